@@ -1,0 +1,83 @@
+"""Registers the commands, and turns what goes wrong into one error line and one hint line."""
+
+import os
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from accel_train import __version__
+from accel_train.cli.evaluate import evaluate
+from accel_train.cli.train import train
+from accel_train.errors import UserError
+from accel_train.launch import end_with_parent
+from accel_train.report.text import prepare_streams, printable
+
+_SECONDS_FOR_LOCAL_RANK_0 = 3.0
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="Train image classifiers: the same run on one CPU or on many GPUs.",
+)
+app.command()(train)
+app.command()(evaluate)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"accel_train {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and exit with its code: 2 for a user's mistake, 1 for one of ours."""
+    prepare_streams()
+    end_with_parent()
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        return int(app(prog_name="accel_train", standalone_mode=False) or 0)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        return _explain(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, typer.TyperException):
+        possibilities = getattr(error, "possibilities", None) or ()
+        hint = f"did you mean {' or '.join(possibilities)}?" if possibilities else "see accel_train train --help"
+        _say(error.format_message(), hint)
+        return 2
+    if isinstance(error, UserError):
+        if error.everywhere and int(os.environ.get("LOCAL_RANK", "0")) > 0:
+            # Rank 0 of this machine says the same; a launcher ends all when the first of them is gone.
+            time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
+        else:
+            _say(error.message, error.hint)
+        return 2
+    _say(f"{type(error).__name__}: {error}", "accel_train --debug … shows where; please report it")
+    return 1
+
+
+def _say(message: str, hint: str) -> None:
+    lines = (f"{label}: {' '.join(printable(text).split())}" for label, text in (("error", message), ("hint", hint)))
+    sys.stderr.write("".join(line + "\n" for line in lines))
+    sys.stderr.flush()

@@ -1,0 +1,41 @@
+"""The command ``evaluate``."""
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accel_train.cli.options import with_options
+from accel_train.config import EvaluateConfig
+from accel_train.events import as_record
+from accel_train.launch import launched_rank, processes_to_start, start_processes
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that has ended.")]
+Json = Annotated[bool, typer.Option("--json", help="The result as one JSON line on stdout.")]
+
+
+@with_options(EvaluateConfig)
+def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Json = False) -> None:
+    """Evaluate the model of a run: loss, top-1 and top-5 accuracy over all images."""
+    count = processes_to_start(config.processes)
+    if count > 1:
+        raise typer.Exit(start_processes(count, sys.argv[1:]))
+
+    from accel_train import distributed
+    from accel_train.evaluation import evaluate_run
+
+    try:
+        found = evaluate_run(run, config)
+    finally:
+        distributed.stop()
+    if launched_rank() > 0:
+        return
+    if json:
+        typer.echo(json_format.dumps(as_record(found)))
+    else:
+        typer.echo(
+            f"{found.run_folder} ({found.weights}) on {found.data}: {found.images:,} images, "
+            f"loss {found.loss:.4f}, top-1 {found.accuracy:.4f}, top-5 {found.top5:.4f}"
+        )

@@ -1,0 +1,72 @@
+"""The command ``train``."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accel_train.cli.options import ConfigFile, with_options
+from accel_train.config import TrainConfig
+from accel_train.launch import processes_to_start, start_processes
+
+if TYPE_CHECKING:
+    from accel_train.run import Run
+
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Show the config with all choices made, and stop.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say only how it ended.")]
+Json = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout, all else on stderr.")]
+
+
+@with_options(TrainConfig)
+def train(
+    config: TrainConfig,
+    origins: dict[str, str],
+    config_file: ConfigFile = None,
+    print_config: PrintConfig = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train an image classifier and leave its weights, metrics and config in a run folder."""
+    count = processes_to_start(config.processes)
+    if count > 1:
+        raise typer.Exit(start_processes(count, sys.argv[1:]))
+
+    from accel_train import distributed
+    from accel_train.report.choose import open_sinks
+    from accel_train.run import build_run, create_folder, events
+
+    try:
+        run = build_run(config, origins)
+        if print_config or dry_run:
+            _preview(run, print_config)
+            return
+        create_folder(run)
+        accelerator = run.accelerator
+        with open_sinks(
+            run.folder,
+            rank=accelerator.process_index,
+            world_size=accelerator.num_processes,
+            device=distributed.device_name(accelerator),
+            quiet=quiet,
+            json=json,
+        ) as sinks:
+            for event in events(run):
+                for sink in sinks:
+                    sink(event)
+    finally:
+        distributed.stop()
+
+
+def _preview(run: "Run", print_config: bool) -> None:
+    from rich.console import Console
+
+    from accel_train.report.banner import print_banner
+    from accel_train.run import config_text, facts
+
+    if run.accelerator.is_main_process:
+        if print_config:
+            sys.stdout.write(config_text(run))
+        else:
+            print_banner(Console(highlight=False), facts(run))

@@ -1,0 +1,281 @@
+"""The configuration of a run: each field is a flag and a YAML key, its description the help text."""
+
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.config import JsonDict
+
+from accel_train.errors import UserError
+
+_DATA: JsonDict = {"panel": "Data"}
+_MODEL: JsonDict = {"panel": "Model"}
+_BATCH: JsonDict = {"panel": "Batch"}
+_OPTIMIZATION: JsonDict = {"panel": "Optimization"}
+_SCHEDULE: JsonDict = {"panel": "Learning rate"}
+_RUN: JsonDict = {"panel": "Run"}
+_HARDWARE: JsonDict = {"panel": "Hardware"}
+
+Augmentation = Literal["none", "light", "standard"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+class Config(BaseModel):
+    """Frozen, without unknown fields, NaN or infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataConfig(Config):
+    """What every command that reads data needs."""
+
+    data: str = Field(
+        "digits",
+        json_schema_extra=_DATA,
+        description="digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, a folder of pictures "
+        "(DIR/train/CLASS/… and DIR/val/CLASS/…, or DIR/CLASS/…), synthetic[:N,C,H,W,K] or my.module:function.",
+    )
+    data_dir: Path | None = Field(
+        None, json_schema_extra=_DATA, description="Where data sets lie or are downloaded to."
+    )
+    workers: int | None = Field(
+        None,
+        ge=0,
+        json_schema_extra=_DATA,
+        description="Loader workers per process; never changes the result. Unset: 0 in memory, 2 for folders.",
+    )
+
+
+class HardwareConfig(Config):
+    """Where to run; none of it changes what is computed."""
+
+    device: Device = Field("auto", json_schema_extra=_HARDWARE, description="Device of every process.")
+    processes: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=_HARDWARE,
+        description="Start this many processes on this machine; under a launcher, insist on this many in all.",
+    )
+    backend: Literal["gloo", "nccl", "mpi"] | None = Field(
+        None,
+        json_schema_extra=_HARDWARE,
+        description="Communication backend. Unset: NCCL for GPUs, Gloo for CPUs.",
+    )
+    timeout: int = Field(300, gt=0, json_schema_extra=_HARDWARE, description="Seconds to wait for another process.")
+
+
+class TrainConfig(HardwareConfig, DataConfig):
+    """One training run. None means: chosen from the data set, the model or the other options."""
+
+    val_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        json_schema_extra=_DATA,
+        description="Share of a folder without train/ and val/ to validate on. Unset: 0.2.",
+    )
+    limit: int | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=_DATA,
+        description="Use only this many training and validation images, spread evenly; to try things out.",
+    )
+    image_size: int | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=_DATA,
+        description="Height and width that the model sees, in pixels. Unset: the data's, or the model's if fixed.",
+    )
+    augment: Augmentation | None = Field(
+        None,
+        json_schema_extra=_DATA,
+        description="Augmentation; what each level does depends on the data set.",
+    )
+    model: str | None = Field(
+        None,
+        json_schema_extra=_MODEL,
+        description="cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, or "
+        "my.module:function.",
+    )
+    epochs: int | None = Field(None, gt=0, json_schema_extra=_RUN, description="Passes over the training data.")
+    batch_size: int | None = Field(
+        None, gt=0, json_schema_extra=_BATCH, description="Images per process per micro-batch."
+    )
+    accumulate: int | None = Field(
+        None, gt=0, json_schema_extra=_BATCH, description="Micro-batches per update. Unset: 1, or what fits."
+    )
+    global_batch_size: int | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=_BATCH,
+        description="Images per update over all processes. Unset: batch size × processes × accumulate.",
+    )
+    optimizer: Literal["sgd", "adamw"] = Field(
+        "sgd", json_schema_extra=_OPTIMIZATION, description="sgd has Nesterov momentum 0.9."
+    )
+    weight_decay: float | None = Field(
+        None,
+        ge=0,
+        json_schema_extra=_OPTIMIZATION,
+        description="Not applied to norms and biases. Unset: 5e-4 for sgd, 0.05 for adamw.",
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, json_schema_extra=_OPTIMIZATION, description="Probability spread over all classes."
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, json_schema_extra=_OPTIMIZATION, description="Limit of an update's gradient norm."
+    )
+    precision: Precision | None = Field(
+        None,
+        json_schema_extra=_OPTIMIZATION,
+        description="Unset: what the launcher's configuration says, else fp32. fp64 is for checking sameness.",
+    )
+    lr: float | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=_SCHEDULE,
+        description="Peak learning rate; with a scaling rule, the one at the base batch.",
+    )
+    lr_scaling: Literal["none", "linear", "sqrt"] | None = Field(
+        None,
+        json_schema_extra=_SCHEDULE,
+        description="How the learning rate follows the global batch. Unset: none if --lr is given, else linear "
+        "for sgd and sqrt for adamw.",
+    )
+    lr_base_batch: int | None = Field(
+        None, gt=0, json_schema_extra=_SCHEDULE, description="Global batch that --lr refers to. Unset: 256."
+    )
+    warmup_epochs: float | None = Field(
+        None,
+        ge=0,
+        json_schema_extra=_SCHEDULE,
+        description="Epochs in which the learning rate rises, per update.",
+    )
+    warmup_from: float | None = Field(
+        None,
+        ge=0,
+        json_schema_extra=_SCHEDULE,
+        description="Learning rate of update 0. Unset: the base one if a rule raises it, else 1 % of the peak.",
+    )
+    schedule: Literal["constant", "cosine", "step", "linear"] = Field(
+        "cosine", json_schema_extra=_SCHEDULE, description="Learning rate after warmup."
+    )
+    milestones: tuple[float, ...] | None = Field(
+        None,
+        json_schema_extra=_SCHEDULE,
+        description="Epochs at which --schedule step multiplies by --gamma.",
+    )
+    gamma: float | None = Field(
+        None, gt=0, lt=1, json_schema_extra=_SCHEDULE, description="Factor of --schedule step. Unset: 0.1."
+    )
+    target_accuracy: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        json_schema_extra=_RUN,
+        description="Stop once validation accuracy reaches this share.",
+    )
+    patience: int | None = Field(
+        None, gt=0, json_schema_extra=_RUN, description="Stop after this many epochs without a better one."
+    )
+    seed: int = Field(
+        0,
+        ge=0,
+        lt=2**63,
+        json_schema_extra=_RUN,
+        description="Fixes weights, order, augmentation and dropout.",
+    )
+    output: Path | None = Field(
+        None, json_schema_extra=_RUN, description="Run folder, new or empty. Unset: a fresh one under runs/."
+    )
+    log_every: int = Field(
+        20, gt=0, json_schema_extra=_RUN, description="Updates between two progress records in metrics.jsonl."
+    )
+
+    @model_validator(mode="after")
+    def _refuse_what_has_no_effect(self) -> Self:
+        if self.schedule == "step" and not self.milestones:
+            raise UserError("--schedule step has no milestones", "add --milestones EPOCH, once for each drop")
+        if self.schedule != "step":
+            for name, value in (("milestones", self.milestones), ("gamma", self.gamma)):
+                if value is not None:
+                    raise UserError(f"--{name} has no effect with --schedule {self.schedule}", "add --schedule step")
+        if self.lr_scaling == "none" and self.lr_base_batch is not None:
+            raise UserError("--lr-base-batch has no effect with --lr-scaling none", "choose linear or sqrt")
+        if self.warmup_epochs == 0 and self.warmup_from is not None:
+            raise UserError("--warmup-from has no effect with --warmup-epochs 0", "leave one of them out")
+        return self
+
+
+class EvaluateConfig(HardwareConfig, DataConfig):
+    """One evaluation of a run's model. `data` unset means the run's own."""
+
+    data: str | None = Field(  # type: ignore[assignment]
+        None, json_schema_extra=_DATA, description="Data to evaluate on, as for train. Unset: the run's own."
+    )
+    weights: Literal["last", "best"] = Field(
+        "last", json_schema_extra=_MODEL, description="Weights of the last epoch, or of the best one."
+    )
+    batch_size: int | None = Field(
+        None, gt=0, json_schema_extra=_BATCH, description="Images per process at a time. Unset: the run's."
+    )
+    precision: Precision | None = Field(None, json_schema_extra=_MODEL, description="Unset: the run's.")
+
+
+PLACEMENT = frozenset({"processes", "device", "backend", "timeout", "workers", "output", "accumulate"})
+"""Fields that only place a run: they change where and how fast it is computed, not what."""
+
+C = TypeVar("C", bound=Config)
+
+
+def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
+    """Read a YAML file of config fields.
+
+    Raises:
+        UserError: the file is missing, is no YAML mapping, or holds a key that is no field.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}", "give --config an existing YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path} is not YAML: {' '.join(str(error).split())}", "write one `key: value` a line"
+        ) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no `key: value` pairs", "write one `key: value` a line")
+    for key in values:
+        if key not in fields:
+            raise UserError(f"unknown key {key!r} in {path}", _suggestion(str(key), fields))
+    return values
+
+
+def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) -> C:
+    """Build a config from given values; `origins` says where each came from, for the error.
+
+    Raises:
+        UserError: a value is out of its bounds or has no effect.
+    """
+    try:
+        return kind(**{name: value for name, value in values.items() if value is not None})
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        name = str(first["loc"][0])
+        where = origins.get(name, "flag")
+        flag = "--" + name.replace("_", "-")
+        source = "" if where == "flag" else f" in {where}"
+        reason = first["msg"][0].lower() + first["msg"][1:]
+        raise UserError(
+            f"{flag} {first['input']!s}{source}: {reason}", f"{flag}: {kind.model_fields[name].description}"
+        ) from None
+
+
+def _suggestion(key: str, fields: set[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key.replace("-", "_"), fields, n=1)
+    return f"did you mean {close[0]}?" if close else "`accel_train train --help` lists the options"

@@ -1,0 +1,1 @@
+"""From a name to batches on the device: sources, order, loader, augmentation."""

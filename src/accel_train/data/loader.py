@@ -1,0 +1,113 @@
+"""DataLoaders that read a whole batch at once."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from accel_train.data.order import EpochOrder, EvaluationSampler, UpdateSampler
+from accel_train.data.sources import Source
+from accel_train.errors import LocalError
+from accel_train.random_keys import hash_ids, make_key
+
+_FILE_WORKERS = 2
+
+
+class Batch(NamedTuple):
+    """Images as read, before anything is done to them on the device."""
+
+    images_BCHW: Tensor
+    labels_B: Tensor
+    tickets_B: Tensor
+    """In training epoch × images + image id; in evaluation the image id, or PADDING."""
+
+
+class TrainReader(Dataset[Batch]):
+    """Reads the images of a list of tickets, each with a random key of its own."""
+
+    def __init__(self, source: Source, seed: int) -> None:
+        self._source = source
+        self._key = make_key(seed, "read")
+
+    def __getitems__(self, tickets: list[int]) -> Batch | LocalError:
+        tickets_B = torch.tensor(tickets)
+        keys = hash_ids(self._key, tickets_B).tolist()
+        return _read(self._source, [ticket % len(self._source) for ticket in tickets], keys, tickets_B)
+
+
+class EvaluationReader(Dataset[Batch]):
+    """Reads the images of a list of ids; PADDING gets the first image, which then must not count."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __getitems__(self, ids: list[int]) -> Batch | LocalError:
+        return _read(self._source, [max(i, 0) for i in ids], None, torch.tensor(ids))
+
+
+def _read(source: Source, ids: list[int], keys: list[int] | None, tickets_B: Tensor) -> Batch | LocalError:
+    """Return an error as a value: raised in a worker process it would arrive as a traceback in a string."""
+    try:
+        return Batch(*source.read(ids, keys), tickets_B)
+    except LocalError as error:
+        return error
+
+
+@dataclass(frozen=True)
+class LoaderSizes:
+    """How batches are cut and who reads them."""
+
+    batch_size: int
+    """Images per process."""
+    processes: int
+    workers: int
+    """Worker processes of each process."""
+    pin_memory: bool
+
+
+def choose_workers(asked: int | None, source: Source) -> int:
+    """Return how many workers read for a process: none from memory unless asked, some from files."""
+    if asked is not None:
+        return asked
+    return 0 if source.in_memory else _FILE_WORKERS
+
+
+def train_loader(source: Source, sizes: LoaderSizes, *, seed: int, accumulate: int) -> DataLoader[Batch]:
+    """Return a loader of all processes' micro-batches, for Accelerate to split."""
+    order = EpochOrder(seed, len(source))
+    sampler = UpdateSampler(order, batch_size=sizes.batch_size, processes=sizes.processes, accumulate=accumulate)
+    return _loader(TrainReader(source, seed), sampler, sizes)
+
+
+def evaluation_loader(source: Source, sizes: LoaderSizes) -> DataLoader[Batch]:
+    """Return a loader of all processes' evaluation batches, for Accelerate to split."""
+    sampler = EvaluationSampler(len(source), batch_size=sizes.batch_size, processes=sizes.processes)
+    return _loader(EvaluationReader(source), sampler, sizes)
+
+
+def _loader(
+    reader: TrainReader | EvaluationReader, sampler: UpdateSampler | EvaluationSampler, sizes: LoaderSizes
+) -> DataLoader[Batch]:
+    return DataLoader(
+        reader,
+        batch_sampler=sampler,
+        collate_fn=_as_it_is,
+        num_workers=sizes.workers,
+        persistent_workers=sizes.workers > 0,
+        pin_memory=sizes.pin_memory,
+    )
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def batches(loader: Iterable[Batch | LocalError]) -> Iterator[Batch]:
+    """Iterate over a loader, raising what went wrong in reading."""
+    for batch in loader:
+        if isinstance(batch, LocalError):
+            raise batch
+        yield batch

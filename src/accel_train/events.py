@@ -1,0 +1,146 @@
+"""The facts that a run yields: frozen dataclasses of plain numbers, for sinks to print or write."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """What was asked and obtained, once, before the first update."""
+
+    kind: ClassVar[str] = "run"
+    run_folder: str
+    data: str
+    """Name, sizes and place of the data in one sentence."""
+    train_images: int
+    val_images: int
+    classes: int
+    model: str
+    parameters: int
+    matches: tuple[str, ...]
+    """How images and model were made to fit each other, a sentence each."""
+    augment: str
+    world_size: int
+    local_world_size: int
+    """Processes on this machine."""
+    device_asked: str
+    device: str
+    backend: str | None
+    """None for a single process."""
+    strategy: str
+    precision: str
+    threads: int
+    """Intra-op threads of each process."""
+    cores: int
+    """Cores that the processes of this machine may use."""
+    launched_by: str
+    batch_size: int
+    accumulate: int
+    global_batch: int
+    epochs: int
+    updates_per_epoch: int
+    total_updates: int
+    images_dropped: int
+    """Images at the end of each epoch's order that fill no update."""
+    optimizer: str
+    base_lr: float
+    lr_scaling: str
+    lr_base_batch: int
+    """Global batch that `base_lr` refers to; of no meaning when `lr_scaling` is none."""
+    peak_lr: float
+    schedule: str
+    warmup_updates: int
+    warmup_from: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDone:
+    """One update is over; moves a progress bar and is written nowhere."""
+
+    kind: ClassVar[str] = "update"
+    epoch: int
+    update: int
+    """Updates done since the run began, counted from 1; likewise below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Numbers of this process, every `log_every` updates.
+
+    `local_ids_hash` is the sum, modulo 2**64, of a hash of every (epoch, image id) that this process
+    trained on since the event before: added over the processes it is the same for any number of them.
+    """
+
+    kind: ClassVar[str] = "progress"
+    epoch: int
+    update: int
+    lr: float
+    local_loss: float
+    """Mean over this process's images of this update."""
+    local_ids_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Numbers over all processes; losses and accuracies are means over images."""
+
+    kind: ClassVar[str] = "epoch"
+    epoch: int
+    """Counted from 1."""
+    update: int
+    """Updates done since the run began."""
+    train_loss: float
+    train_accuracy: float
+    """As trained: augmented images, weights that change within the epoch."""
+    val_loss: float
+    val_accuracy: float
+    lr: float
+    """Of the epoch's last update."""
+    images_per_second: float
+    """Training only, all processes."""
+    seconds: float
+    """Training and validation."""
+    best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """How the run ended, once."""
+
+    kind: ClassVar[str] = "end"
+    reason: str
+    epochs: int
+    updates: int
+    train_accuracy: float
+    val_accuracy: float
+    best_epoch: int
+    best_val_accuracy: float
+    images_per_second: float
+    """From the second update to the last, validation apart, all processes."""
+    data_wait_share: float
+    """Share of the training time in which this process waited for the next batch."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What evaluating a model gave, each image counted once."""
+
+    kind: ClassVar[str] = "evaluation"
+    run_folder: str
+    weights: str
+    data: str
+    images: int
+    loss: float
+    accuracy: float
+    top5: float
+    """Right class among the five best; 1 where there are no more than five."""
+
+
+Event = RunStarted | UpdateDone | Progress | EpochEnd | RunEnded
+
+
+def as_record(event: Event | Evaluated) -> dict[str, Any]:
+    """Return the JSON object of an event: its `kind` first, numbers unrounded."""
+    return {"kind": event.kind, **asdict(event)}

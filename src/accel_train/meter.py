@@ -1,0 +1,61 @@
+"""Where the time of a run goes."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Meter:
+    """Seconds of training, and those of them in which the next batch was waited for.
+
+    Validation is apart. The first update counts for nothing: it pays for what is made once.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.waited = 0.0
+        self._images = 0
+        self._after_first = 0.0
+        self._started = 0.0
+
+    def start(self) -> None:
+        """Go on with training."""
+        self._started = time.perf_counter()
+
+    def stop(self) -> float:
+        """Interrupt training and return the seconds since it went on."""
+        seconds = time.perf_counter() - self._started
+        self.seconds += seconds
+        return seconds
+
+    def waiting_for(self, batches: Iterable[T]) -> Iterator[T]:
+        """Iterate, adding to `waited` what each next batch takes to come."""
+        iterator = iter(batches)
+        while True:
+            asked = time.perf_counter()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self.waited += time.perf_counter() - asked
+            yield batch
+
+    def count(self, images: int) -> None:
+        """Note that one update with this many images is done."""
+        if not self._after_first:
+            self._after_first = self.seconds + time.perf_counter() - self._started
+        else:
+            self._images += images
+
+    @property
+    def images_per_second(self) -> float:
+        """Images from the second update on, by the time they took; 0 if there was one update alone."""
+        seconds = self.seconds - self._after_first
+        return self._images / seconds if self._images else 0.0
+
+    @property
+    def wait_share(self) -> float:
+        """Share of the training time spent waiting for batches."""
+        return self.waited / self.seconds if self.seconds else 0.0

@@ -1,0 +1,103 @@
+"""Our own networks, for small images.
+
+Shape suffixes: B images, C channels, H height, W width, K classes.
+"""
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+from accel_train.errors import UserError
+
+
+def cnn(classes: int, channels: int, image_size: int) -> nn.Module:
+    """Return two convolutions and two linear layers, for images of at least 4 pixels.
+
+    28 × 28 grey pixels and 10 classes make 421,642 parameters.
+    """
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * (image_size // 4) ** 2, 128),
+        nn.ReLU(),
+        nn.Linear(128, classes),
+    )
+
+
+def mlp(classes: int, channels: int, image_size: int) -> nn.Module:
+    """Return two hidden layers of 256 over all pixels."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(channels * image_size**2, 256),
+        nn.ReLU(),
+        nn.Linear(256, 256),
+        nn.ReLU(),
+        nn.Linear(256, classes),
+    )
+
+
+def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Module:
+    """Return the wide ResNet of Zagoruyko and Komodakis (2016, §2): (depth - 4) / 6 blocks in each stage.
+
+    Convolutions start from He et al. 2015 (fan out), as in the authors' code.
+
+    Raises:
+        UserError: no whole number of blocks makes this depth; names the nearest that do.
+    """
+    blocks, rest = divmod(depth - 4, 6)
+    if rest or blocks < 1:
+        nearest = sorted({max(10, depth - rest), max(10, depth - rest + 6)})
+        raise UserError(
+            f"a wide ResNet cannot be {depth} layers deep: depth is 6 × blocks + 4",
+            f"take a depth of {' or '.join(map(str, nearest))}",
+        )
+    widths = (16, 16 * width, 32 * width, 64 * width)
+    layers: OrderedDict[str, nn.Module] = OrderedDict(stem=_convolution(channels, widths[0]))
+    for number, stride in enumerate((1, 2, 2), start=1):
+        before, after = widths[number - 1 : number + 1]
+        layers[f"stage{number}"] = nn.Sequential(
+            _WideBlock(before, after, stride), *(_WideBlock(after, after) for _ in range(blocks - 1))
+        )
+    layers |= {
+        "norm": nn.BatchNorm2d(widths[-1]),
+        "relu": nn.ReLU(),
+        "pool": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+        "linear": nn.Linear(widths[-1], classes),
+    }
+    return nn.Sequential(layers)
+
+
+class _WideBlock(nn.Module):
+    """Two 3×3 convolutions, each after BatchNorm and ReLU, beside a shortcut.
+
+    Where the shape changes, the shortcut is a 1×1 convolution of the activated input (authors' code).
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int = 1) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(channels_in)
+        self.conv1 = _convolution(channels_in, channels_out, stride=stride)
+        self.norm2 = nn.BatchNorm2d(channels_out)
+        self.conv2 = _convolution(channels_out, channels_out)
+        changes = stride != 1 or channels_in != channels_out
+        self.shortcut = _convolution(channels_in, channels_out, size=1, stride=stride) if changes else None
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        active_BCHW = torch.relu(self.norm1(x_BCHW))
+        kept_BCHW = x_BCHW if self.shortcut is None else self.shortcut(active_BCHW)
+        hidden_BCHW = torch.relu(self.norm2(self.conv1(active_BCHW)))
+        added_BCHW: Tensor = self.conv2(hidden_BCHW)
+        return kept_BCHW + added_BCHW
+
+
+def _convolution(channels_in: int, channels_out: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
+    convolution = nn.Conv2d(channels_in, channels_out, size, stride, padding=size // 2, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    return convolution

@@ -1,0 +1,55 @@
+"""Chooses the sinks of a process: what a person sees, what a program reads, what is kept."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+
+from accel_train.events import Event
+from accel_train.report.console import TerminalSink
+from accel_train.report.jsonl import JsonLines
+from accel_train.report.lines import EndLineSink, LineSink
+from accel_train.report.log import RankLogSink, start_logging
+
+Sink = Callable[[Event], None]
+
+
+@contextmanager
+def open_sinks(
+    folder: Path, *, rank: int, world_size: int, device: str, quiet: bool, json: bool
+) -> Iterator[list[Sink]]:
+    """Yield the sinks of a process: a log on every rank; on rank 0 also metrics.jsonl and what a person sees.
+
+    With `json` the records go to stdout too, and what a person sees to stderr.
+    """
+    start_logging(
+        folder / "log" / f"rank_{rank}.log", rank, world_size, device, logging.WARNING if quiet else logging.INFO
+    )
+    with ExitStack() as stack:
+        sinks: list[Sink] = [RankLogSink(rank)]
+        if rank == 0:
+            metrics = stack.enter_context((folder / "metrics.jsonl").open("w", encoding="utf-8"))
+            sinks.append(JsonLines(metrics))
+            if json:
+                sinks.append(JsonLines(sys.stdout))
+            stream = sys.stderr if json else sys.stdout
+            terminal = stream.isatty() and not (json and sys.stdout.isatty())  # else records would tear the bar
+            sinks.append(stack.enter_context(human_sink(stream, terminal, quiet)))
+        yield sinks
+
+
+@contextmanager
+def human_sink(stream: TextIO, stream_is_terminal: bool, quiet: bool) -> Iterator[Sink]:
+    """Yield the sink for a stream, and give a terminal back afterwards, also after an error."""
+    if quiet:
+        yield EndLineSink(stream)
+    elif stream_is_terminal and os.environ.get("TERM") != "dumb":
+        with TerminalSink(Console(file=stream, force_terminal=True, highlight=False)) as sink:
+            yield sink
+    else:
+        yield LineSink(stream)

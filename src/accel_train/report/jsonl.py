@@ -1,0 +1,25 @@
+"""The sink for programs: a JSON object a line, numbers unrounded."""
+
+import json
+import math
+from typing import Any, TextIO
+
+from accel_train.events import Event, UpdateDone, as_record
+
+
+class JsonLines:
+    """Writes the record of each event but `UpdateDone`, and flushes it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, UpdateDone):
+            record = {name: _portable(value) for name, value in as_record(event).items()}
+            self._stream.write(json.dumps(record, allow_nan=False) + "\n")
+            self._stream.flush()
+
+
+def _portable(value: Any) -> Any:
+    """Return None for NaN and the infinities, which JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,76 @@
+"""Text that any stream can take: plain equivalents for glyphs it lacks, and short forms of numbers."""
+
+import codecs
+import io
+import math
+import sys
+
+_PLAIN = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
+_HANDLER = "accel_train.plain"
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(glyph) or _escaped(glyph) for glyph in lost), error.end
+
+
+codecs.register_error(_HANDLER, _replace)
+
+
+def prepare_streams() -> None:
+    """Keep stdout and stderr from ever raising UnicodeEncodeError, whatever their encoding is."""
+    for stream in (sys.stdout, sys.stderr):
+        make_safe(stream)
+
+
+def make_safe(stream: object) -> None:
+    """Let a text stream write our glyphs as plain equivalents where it must, and escape all others."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_HANDLER)
+
+
+def printable(text: str) -> str:
+    """Escape what would act on a terminal or break a line, such as an ESC in the name of a folder."""
+    return "".join(glyph if glyph.isprintable() else _escaped(glyph) for glyph in text)
+
+
+def quantity(number: int, singular: str, plural: str | None = None) -> str:
+    """Return ``1 update`` or ``1,437 updates``."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return ``12.3 s``, ``1:02`` or ``1:02:03``."""
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def accuracy(share: float) -> str:
+    """Return a share of images with 4 decimals."""
+    return f"{share:.4f}"
+
+
+def loss(value: float) -> str:
+    """Return a loss in at most 9 characters, also when training diverges."""
+    return f"{value:.2e}" if abs(value) >= 1000 else f"{value:.4f}"
+
+
+def learning_rate(value: float) -> str:
+    """Return at most 4 significant digits."""
+    return f"{value:.4g}"
+
+
+def speed(images_per_second: float) -> str:
+    """Return whole images per second, a tenth below 10, and a dash for NaN: nothing measured."""
+    if math.isnan(images_per_second):
+        return "–"
+    return f"{images_per_second:,.0f}" if images_per_second >= 10 else f"{images_per_second:.1f}"
+
+
+def _escaped(glyph: str) -> str:
+    return glyph.encode("unicode_escape").decode("ascii")

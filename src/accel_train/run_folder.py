@@ -1,0 +1,114 @@
+"""Names, makes, writes and reads the folder of a run."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from accel_train.errors import UserError
+
+CONFIG, DESCRIPTION, METRICS = "config.yaml", "config.json", "metrics.jsonl"
+WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """What must be known of a model to use its weights."""
+
+    model: str
+    classes: tuple[str, ...]
+    channels: int
+    """That the model takes."""
+    data_channels: int
+    """Of the images; fewer than `channels` means that grey is repeated."""
+    data_size: int
+    image_size: int
+    """Height and width that the model sees, pixels."""
+    mean: tuple[float, ...]
+    """Of each channel of the images, as a share of full white; likewise `std`."""
+    std: tuple[float, ...]
+    matches: tuple[str, ...]
+    """How images and model were made to fit each other, a sentence each."""
+
+
+def choose(output: Path | None, name: str) -> Path:
+    """Return the folder for a new run, without making it.
+
+    Raises:
+        UserError: it cannot be written to, or is not empty.
+    """
+    if output is None:
+        number = 1
+        while (folder := Path("runs") / f"{name}_{number:03d}").exists():
+            number += 1
+    else:
+        folder = output
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"--output {folder} is a file", "give a folder")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UserError(f"--output {folder} is not empty", "give a new or empty folder, or remove what is in it")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write the run folder {folder}: no permission in {nearest}", "give another --output")
+    return folder
+
+
+def make(folder: Path) -> None:
+    """Make the folder, unless another process of the run has.
+
+    Raises:
+        UserError: the system refuses.
+    """
+    try:
+        (folder / "log").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the run folder {folder}: {error.strerror}", "give another --output") from None
+
+
+def config_text(values: Mapping[str, Any], origins: Mapping[str, str], placement: frozenset[str]) -> str:
+    """Return a config as YAML, each value's origin behind it.
+
+    What only places the run on hardware is a comment, so that the file describes the same run anywhere.
+    """
+    lines = ["# Start this run again, on any hardware: accel_train train --config FILE"]
+    for name, value in values.items():
+        plain = str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+        text = yaml.safe_dump([plain], default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
+        lines.append(f"{'# ' if name in placement else ''}{name}: {text}  # {origins.get(name, 'default')}")
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path, config: str, description: Description) -> None:
+    """Write what identifies the run."""
+    (folder / CONFIG).write_text(config, encoding="utf-8")
+    record = {"format": _FORMAT, **asdict(description)}
+    (folder / DESCRIPTION).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_description(folder: Path) -> Description:
+    """Read what identifies a run's model.
+
+    Raises:
+        UserError: the folder is no run's, or of a newer version.
+    """
+    path = folder / DESCRIPTION
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        written = record.pop("format")
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
+        }
+        if written == _FORMAT:
+            return Description(**values)
+    except OSError as error:
+        raise UserError(
+            f"{folder} is not the folder of a run: {error.strerror}: {path}", "give one of runs/*"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {error}", "give the folder of another run") from None
+    raise UserError(f"{path} has format {written}, this version reads {_FORMAT}", "update accel_train")

@@ -1,0 +1,54 @@
+"""BatchNorm's running statistics, the same for any number of processes.
+
+Each virtual worker normalises by its own images (Goyal et al. 2017, §2.3): its micro-batch starts from the
+update's buffers, and what the micro-batches made of them is averaged when the update ends.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class RunningStatistics:
+    """The buffers of a model, which each micro-batch changes and each update averages.
+
+    Floating-point buffers become views of one flat tensor, so that all are restored by one copy and
+    averaged by one all-reduce. What is averaged is their change: constants stay as they are. Counters
+    (`num_batches_tracked`) are restored alike and so count updates.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        buffers = [(owner, name, buffer) for owner in model.modules() for name, buffer in owner._buffers.items()]
+        floats = [b for _, _, b in buffers if b is not None and b.is_floating_point()]
+        self._flat = torch.cat([b.flatten() for b in floats]) if floats else torch.empty(0)
+        rest = self._flat
+        for owner, name, buffer in buffers:
+            if buffer is not None and buffer.is_floating_point():
+                owner._buffers[name] = rest[: buffer.numel()].view_as(buffer)
+                rest = rest[buffer.numel() :]
+        self._counters = [b for _, _, b in buffers if b is not None and not b.is_floating_point()]
+        self._counters_at_start = [b.clone() for b in self._counters]
+        self._at_start = self._flat.clone()
+        self._change = torch.zeros_like(self._flat)
+
+    def begin_micro_batch(self) -> None:
+        """Give the model the buffers that the update began with."""
+        self._flat.copy_(self._at_start)
+        for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
+            counter.copy_(at_start)
+
+    def end_micro_batch(self) -> None:
+        """Note what the micro-batch made of the buffers."""
+        self._change.add_(self._flat).sub_(self._at_start)
+
+    @property
+    def change(self) -> Tensor:
+        """Sum over this process's micro-batches of the changes, to be summed over processes."""
+        return self._change
+
+    def end_update(self, change: Tensor, virtual_workers: int) -> None:
+        """Take over the mean of the changes of all virtual workers, whose sum is `change`."""
+        self._at_start.add_(change, alpha=1 / virtual_workers)
+        self._flat.copy_(self._at_start)
+        self._change.zero_()
+        for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
+            at_start.copy_(counter)

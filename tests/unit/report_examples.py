@@ -1,0 +1,83 @@
+"""A run of two processes and two epochs, as events."""
+
+from accel_train.events import EpochEnd, Event, Progress, RunEnded, RunStarted, UpdateDone
+
+STARTED = RunStarted(
+    run_folder="runs/digits-1",
+    data="digits: 1,437 training and 360 validation images, 8×8×1, 10 classes",
+    train_images=1437,
+    val_images=360,
+    classes=10,
+    model="cnn",
+    parameters=93_322,
+    matches=("images stay at 8×8, which the model takes",),
+    augment="light: shifts of up to 1 pixel",
+    world_size=2,
+    local_world_size=2,
+    device_asked="auto",
+    device="cpu",
+    backend="gloo",
+    strategy="ddp",
+    precision="fp32",
+    threads=1,
+    cores=8,
+    launched_by="accelerate launch",
+    batch_size=32,
+    accumulate=1,
+    global_batch=64,
+    epochs=2,
+    updates_per_epoch=22,
+    total_updates=44,
+    images_dropped=29,
+    optimizer="sgd",
+    base_lr=0.2,
+    lr_scaling="linear",
+    lr_base_batch=256,
+    peak_lr=0.05,
+    schedule="cosine",
+    warmup_updates=22,
+    warmup_from=0.0005,
+    seed=0,
+)
+
+ENDED = RunEnded(
+    reason="all epochs done",
+    epochs=2,
+    updates=44,
+    train_accuracy=0.9505,
+    val_accuracy=0.9031,
+    best_epoch=2,
+    best_val_accuracy=0.9031,
+    images_per_second=2912.4,
+    data_wait_share=0.0123,
+    seconds=62.1,
+)
+
+
+def epoch_end(epoch: int) -> EpochEnd:
+    """Return the end of an epoch; each one is the best so far."""
+    return EpochEnd(
+        epoch=epoch,
+        update=22 * epoch,
+        train_loss=0.4123 / epoch,
+        train_accuracy=0.85,
+        val_loss=0.278,
+        val_accuracy=0.9031,
+        lr=0.05,
+        images_per_second=2912.4,
+        seconds=21.0,
+        best=True,
+    )
+
+
+def run_events() -> list[Event]:
+    """Return all events of the run, with a progress event every 10 updates."""
+    events: list[Event] = [STARTED]
+    for update in range(1, 45):
+        epoch = (update - 1) // 22 + 1
+        events.append(UpdateDone(epoch, update))
+        if update % 10 == 0:
+            events.append(Progress(epoch, update, lr=0.1 + 0.2, local_loss=1 / 3, local_ids_hash="0x1f"))
+        if update % 22 == 0:
+            events.append(epoch_end(epoch))
+    return [*events, ENDED]
