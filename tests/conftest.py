@@ -86,7 +86,9 @@ class Runner:
 def _environment() -> dict[str, str]:
     """Return this process's environment without what a launcher or a terminal would have set."""
     left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR")
-    kept = {k: v for k, v in os.environ.items() if k not in left_out and not k.startswith(("ACCELERATE_", "ACCEL_TRAIN_"))}
+    kept = {
+        k: v for k, v in os.environ.items() if k not in left_out and not k.startswith(("ACCELERATE_", "ACCEL_TRAIN_"))
+    }
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 
 

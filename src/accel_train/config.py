@@ -240,7 +240,7 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}", "give --config an existing YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are no text, dates that are none
         raise UserError(
             f"{path} is not YAML: {' '.join(str(error).split())}", "write one `key: value` a line"
         ) from None
@@ -262,6 +262,10 @@ def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) 
     """
     try:
         return kind(**{name: value for name, value in values.items() if value is not None})
+    except UserError as conflict:
+        files = {origin for origin in origins.values() if origin != "flag"}
+        together = f" (flags and {', '.join(files)} together)" if files else ""
+        raise UserError(conflict.message + together, conflict.hint) from None
     except ValidationError as failure:
         first = failure.errors()[0]
         name = str(first["loc"][0])

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 
 from accel_train.errors import UserError
@@ -18,6 +19,7 @@ _LAUNCHERS = {
     "ACCELERATE_MIXED_PRECISION": "accelerate launch",
     "TORCHELASTIC_RUN_ID": "torchrun",
 }
+_ACCELERATE_LAUNCH = ("launch", "accelerate-launch", "accelerate.commands.launch")
 _GRACE_SECONDS = 10.0  # for the other processes once one has failed, or once told to end
 _POLL_SECONDS = 0.05
 
@@ -79,15 +81,16 @@ def _asked_of_accelerate() -> int:
 
     hint = "start it as `accel_train train --processes N`, or with accelerate's --multi_gpu and --num_processes N"
     words = psutil.Process(os.getppid()).cmdline()
-    if "launch" not in words:
+    start = next((i for i, word in enumerate(words) if Path(word).name in _ACCELERATE_LAUNCH), None)
+    if start is None:
         raise UserError("MASTER_PORT is set but RANK is not: several processes were asked for, one was started", hint)
-    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.config.config_args import default_config_file, load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
-    options = launch_command_parser().parse_args(words[words.index("launch") + 1 :])
-    stored = None
-    if options.num_processes is None or options.num_machines is None:
-        stored = load_config_from_file(options.config_file)
+    options = launch_command_parser().parse_args(words[start + 1 :])
+    # Accelerate's own rule: its default file counts unless --cpu is given.
+    has_file = options.config_file or (Path(default_config_file).is_file() and not options.cpu)
+    stored = load_config_from_file(options.config_file) if has_file else None
     count = options.num_processes or getattr(stored, "num_processes", None)
     machines = options.num_machines or getattr(stored, "num_machines", 1)
     if machines > 1 or not count:

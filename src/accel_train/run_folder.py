@@ -42,19 +42,33 @@ def choose(output: Path | None, name: str) -> Path:
     Raises:
         UserError: it cannot be written to, or is not empty.
     """
-    if output is None:
-        number = 1
-        while (folder := Path("runs") / f"{name}_{number:03d}").exists():
-            number += 1
-    else:
-        folder = output
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"--output {folder} is a file", "give a folder")
-        if folder.is_dir() and any(folder.iterdir()):
-            raise UserError(f"--output {folder} is not empty", "give a new or empty folder, or remove what is in it")
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+    try:
+        folder = _next(name) if output is None else _empty(output)
+        nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    except PermissionError as error:
+        raise UserError(
+            f"cannot look at the run folder {output or 'runs'}: no permission for {error.filename}",
+            "give another --output",
+        ) from None
+    if not nearest.is_dir():
+        raise UserError(f"cannot make the run folder {folder}: {nearest} is a file", "give another --output")
+    if not os.access(nearest, os.W_OK | os.X_OK):
         raise UserError(f"cannot write the run folder {folder}: no permission in {nearest}", "give another --output")
+    return folder
+
+
+def _next(name: str) -> Path:
+    number = 1
+    while (folder := Path("runs") / f"{name}_{number:03d}").exists():
+        number += 1
+    return folder
+
+
+def _empty(folder: Path) -> Path:
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {folder} is a file", "give a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"--output {folder} is not empty", "give a new or empty folder, or remove what is in it")
     return folder
 
 
@@ -78,16 +92,19 @@ def config_text(values: Mapping[str, Any], origins: Mapping[str, str], placement
     lines = ["# Start this run again, on any hardware: accel_train train --config FILE"]
     for name, value in values.items():
         plain = str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
-        text = yaml.safe_dump([plain], default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
+        style = '"' if len(str(plain).splitlines()) > 1 else None  # the only one that keeps to its line
+        listed = yaml.safe_dump([plain], default_flow_style=True, default_style=style, allow_unicode=True, width=10_000)
+        text = listed.strip()[1:-1]
         lines.append(f"{'# ' if name in placement else ''}{name}: {text}  # {origins.get(name, 'default')}")
     return "\n".join(lines) + "\n"
 
 
 def write(folder: Path, config: str, description: Description) -> None:
-    """Write what identifies the run."""
-    (folder / CONFIG).write_text(config, encoding="utf-8")
+    """Write what identifies the run; a name that is no UTF-8 is escaped, and JSON reads it back as it was."""
+    (folder / CONFIG).write_text(config, encoding="utf-8", errors="backslashreplace")
     record = {"format": _FORMAT, **asdict(description)}
-    (folder / DESCRIPTION).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    (folder / DESCRIPTION).write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def read_description(folder: Path) -> Description:

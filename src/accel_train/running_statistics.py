@@ -38,7 +38,8 @@ class RunningStatistics:
 
     def end_micro_batch(self) -> None:
         """Note what the micro-batch made of the buffers."""
-        self._change.add_(self._flat).sub_(self._at_start)
+        same = self._flat == self._at_start  # and may be infinite, as attention masks are: inf - inf is no number
+        self._change += torch.where(same, 0.0, self._flat - self._at_start)
 
     @property
     def change(self) -> Tensor:

@@ -6,6 +6,8 @@ import time
 from typing import Annotated
 
 import typer
+import typer.core
+from pydantic import ValidationError
 
 from accel_train import __version__
 from accel_train.cli.evaluate import evaluate
@@ -53,7 +55,7 @@ def _run() -> int:
     try:
         return int(app(prog_name="accel_train", standalone_mode=False) or 0)
     except Exception as error:
-        if "--debug" in sys.argv:
+        if "--debug" in sys.argv and not isinstance(error, typer.TyperException):
             raise
         return _explain(error)
     except KeyboardInterrupt:
@@ -62,9 +64,8 @@ def _run() -> int:
 
 def _explain(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
-        possibilities = getattr(error, "possibilities", None) or ()
-        hint = f"did you mean {' or '.join(possibilities)}?" if possibilities else "see accel_train train --help"
-        _say(error.format_message(), hint)
+        if message := error.format_message():  # empty where no command was given: the help has been shown
+            _say(*_usage(error, message))
         return 2
     if isinstance(error, UserError):
         if error.everywhere and int(os.environ.get("LOCAL_RANK", "0")) > 0:
@@ -75,6 +76,20 @@ def _explain(error: Exception) -> int:
         return 2
     _say(f"{type(error).__name__}: {error}", "accel_train --debug … shows where; please report it")
     return 1
+
+
+def _usage(error: typer.TyperException, message: str) -> tuple[str, str]:
+    """Return message and hint for an argument that cannot be read, which Typer names without its value."""
+    possibilities = getattr(error, "possibilities", None)
+    if possibilities:
+        return message.partition(" (Possible")[0], f"did you mean {' or '.join(possibilities)}?"
+    option, cause, context = getattr(error, "param", None), error.__cause__, getattr(error, "ctx", None)
+    if isinstance(cause, ValidationError) and isinstance(option, typer.core.TyperOption):
+        first = cause.errors()[0]
+        reason = first["msg"].removeprefix("Value error, ")
+        flag = option.opts[0]
+        return f"{flag} {first['input']}: {reason[0].lower()}{reason[1:]}", f"{flag}: {option.help}"
+    return message, f"see {context.command_path if context else 'accel_train train'} --help"
 
 
 def _say(message: str, hint: str) -> None:

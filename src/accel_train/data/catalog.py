@@ -65,10 +65,11 @@ def _find(name: str) -> tuple[str, Callable[[Request], DataSet]]:
 def _synthetic(request: Request) -> DataSet:
     """Make noise of which each class is brighter in its own place, so that there is something to learn."""
     try:
-        given = [int(part) for part in request.name.partition(":")[2].split(",") if part]
+        sizes = request.name.partition(":")[2]
+        given = [int(part) for part in sizes.split(",")] if sizes else []
     except ValueError:
         given = [0]
-    count, channels, height, width, classes = (*given, *(1280, 3, 32, 32, 10)[len(given) :])
+    count, channels, height, width, classes = (*given, *(1280, 3, 32, 32, 10)[len(given) :])[:5]
     if len(given) > 5 or min(count, channels, height, width) < 1 or not 2 <= classes <= count:
         raise UserError(
             f"--data {request.name} is no size", "write synthetic:N,C,H,W,K, as in synthetic:1280,3,32,32,10"

@@ -11,7 +11,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from accel_train.errors import LocalError
+from accel_train.errors import LocalError, UserError
 from accel_train.random_keys import make_key
 
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N", "I"})
@@ -43,7 +43,8 @@ class FolderSource:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Guess a size from the headers of up to 64 pictures: the median shorter side, 32 to 224 pixels."""
-        sides = sorted(self._shorter_side(i * len(self) // 64) for i in range(min(64, len(self))))
+        looked_at = min(64, len(self))
+        sides = sorted(self._shorter_side(i * len(self) // looked_at) for i in range(looked_at))
         side = min(224, max(32, sides[len(sides) // 2] // 32 * 32))
         return 3, side, side
 
@@ -58,14 +59,17 @@ class FolderSource:
         return self
 
     def _shorter_side(self, image_id: int) -> int:
-        with self._open(image_id) as picture:
-            return min(picture.size)
+        try:
+            with self._open(image_id) as picture:
+                return min(picture.size)
+        except LocalError as error:  # every process looks at this picture
+            raise UserError(error.message, error.hint) from None
 
     def _open(self, image_id: int) -> Image.Image:
         path = self.root / self.paths[image_id]
         try:
             return Image.open(path)
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
+        except Exception as error:  # as below
             raise _unreadable(path, error) from None
 
     def _picture(self, image_id: int, key: int | None) -> Tensor:
@@ -76,7 +80,7 @@ class FolderSource:
                     enough = math.ceil(self.size / _CENTRE_SHARE)
                     picture.draft("RGB", (enough, enough))
                 pixels_HWC = np.array(_as_rgb(ImageOps.exif_transpose(picture)))
-            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            except Exception as error:  # decoders raise whatever damaged bytes lead them into, such as struct.error
                 raise _unreadable(self.root / self.paths[image_id], error) from None
         height, width = pixels_HWC.shape[:2]
         box = centre_box(height, width) if drawn is None else random_box(height, width, drawn)

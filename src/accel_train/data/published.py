@@ -1,6 +1,7 @@
 """Data sets known by name: the embedded digits, and those that torchvision can download."""
 
 import gzip
+import zlib
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
@@ -63,13 +64,16 @@ def _idx_source(folder: Path, split: str) -> MemorySource:
 def _read_idx(path: Path, dimensions: int) -> Tensor:
     """Read a file of unsigned bytes in LeCun's IDX format, plain or compressed."""
     packed = path.with_name(path.name + ".gz")
+    path = packed if packed.exists() else path
     try:
-        content = gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
+        content = path.read_bytes()
+        if path == packed:
+            content = gzip.decompress(content)
         sizes = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions)]
         if content[:4] != bytes((0, 0, 8, dimensions)):
             raise ValueError("not an IDX file of bytes")
         return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=4 + 4 * dimensions).view(sizes)
-    except (OSError, EOFError, ValueError, RuntimeError) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
         raise UserError(
             f"cannot read {path}: {error}", "fetch the four files again, or give another --data-dir"
         ) from None

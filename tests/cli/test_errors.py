@@ -1,0 +1,256 @@
+"""A user's mistake gives one error line and one hint line, exit code 2, and leaves nothing behind."""
+
+from pathlib import Path
+
+import pytest
+from cli_helpers import Call, assert_refused, in_process, write_pictures
+from conftest import Runner
+
+READ_BY_TYPER = {
+    "--lr 0": ("--lr 0.0: ", "greater than 0"),
+    "--lr -1": ("--lr -1.0: ", "greater than 0"),
+    "--lr nan": ("--lr nan: ", "finite"),
+    "--lr inf": ("--lr inf: ", "finite"),
+    "--lr 1e-3x": ("--lr 1e-3x: ", "number"),
+    "--batch-size 0": ("--batch-size 0: ", "greater than 0"),
+    "--batch-size 2.5": ("--batch-size 2.5: ", "integer"),
+    "--epochs -3": ("--epochs -3: ",),
+    "--seed -1": ("--seed -1: ",),
+    "--val-fraction 1": ("--val-fraction 1.0: ", "less than 1"),
+    "--target-accuracy 90": ("--target-accuracy 90.0: ", "less than or equal to 1"),
+    "--device gpu": ("--device gpu: ", "'cuda'"),
+    "--optimizer adam": ("--optimizer adam: ", "'adamw'"),
+    "--precision fp8": ("--precision fp8: ", "'bf16'"),
+    "--schedule onecycle": ("--schedule onecycle: ", "'cosine'"),
+    "--epochz 3": ("--epochz", "did you mean --epochs"),
+    "--quiet False": ("False",),
+    "--quiet=False": ("--quiet", "not take a value"),
+    "--lr": ("--lr", "requires an argument"),
+    "--milestones 3": ("--milestones has no effect", "--schedule step"),
+    "--gamma 0.5": ("--gamma has no effect", "--schedule step"),
+    "--schedule step": ("no milestones", "--milestones EPOCH"),
+    "--lr-scaling none --lr-base-batch 256": ("--lr-base-batch has no effect",),
+    "--warmup-epochs 0 --warmup-from 0.1": ("--warmup-from has no effect",),
+    "--config nowhere.yaml": ("nowhere.yaml", "No such file"),
+}
+"""Found before torch is loaded."""
+
+READ_BY_TORCH = {
+    "--data nowhere": ("--data nowhere", "digits"),
+    "--data didgits": ("--data didgits", "did you mean digits?"),
+    "--data synthetic:1,2": ("synthetic:1,2", "synthetic:N,C,H,W,K"),
+    "--data my.nets:build": ("my.nets:build", "importable"),
+    "--val-fraction 0.5": ("--val-fraction has no effect", "digits"),
+    "--model resnet19": ("resnet19", "resnet18"),
+    "--model Resnet18": ("Resnet18", "did you mean resnet18"),
+    "--model wide_resnet_11_1": ("11 layers", "10 or 16"),
+    "--model vit_b_16 --image-size 32": ("vit_b_16", "--image-size 224"),
+    "--batch-size 1439": ("1,439 images", "1,438 training images"),
+    "--batch-size 500 --accumulate 3": ("1,500 images", "1,438"),
+    "--global-batch-size 100 --batch-size 64": ("100 is no multiple of --batch-size 64", "128"),
+    "--global-batch-size 128 --batch-size 64 --accumulate 3": ("--accumulate 3", "(2)"),
+    "--warmup-epochs 3 --epochs 3": ("--warmup-epochs 3", "less than the whole run"),
+    "--optimizer adamw --batch-size 1400": ("sqrt rule", "at most 1280"),
+    "--precision fp16 --device cpu": ("fp16 does nothing on cpu", "bf16"),
+    "--precision tf32 --device cpu": ("tf32 does nothing on cpu", "bf16"),
+    "--backend nccl --device cpu": ("--backend nccl", "single process"),
+    "--output full": ("--output full is not empty", "new or empty"),
+    "--output full/file": ("full/file is a file", "give a folder"),
+    "--output full/file/below": ("full/file is a file", "--output"),
+    "--output /proc/run --epochs 1": ("/proc/run", "--output"),
+}
+
+BY_ENVIRONMENT = {
+    "ACCELERATE_USE_FSDP=true": ("FSDP", "MULTI_GPU"),
+    "ACCELERATE_USE_DEEPSPEED=true": ("DeepSpeed", "MULTI_GPU"),
+    "ACCELERATE_MIXED_PRECISION=fp8": ("fp8", "bf16"),
+    "ACCELERATE_MIXED_PRECISION=fp16": ("mixed_precision of the launcher's configuration: fp16", "bf16"),
+}
+
+IN_YAML = {
+    "lr: -1": ("--lr -1 in my.yaml",),
+    "lr: 1e-3x": ("--lr 1e-3x in my.yaml",),
+    "epochs: 2.5": ("--epochs 2.5 in my.yaml",),
+    "optimizer: adam": ("--optimizer adam in my.yaml", "'adamw'"),
+    "milestones: [1, x]\nschedule: step": ("--milestones x in my.yaml",),
+    "milestones: [1]": ("--milestones has no effect", "my.yaml"),
+    "lrr: 1": ("'lrr' in my.yaml", "did you mean lr?"),
+    "lr-scaling: none": ("'lr-scaling' in my.yaml", "did you mean lr_scaling?"),
+    "3: 4": ("unknown key 3 in my.yaml",),
+    "- lr": ("my.yaml holds no",),
+    "lr: [1": ("my.yaml is not YAML",),
+}
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("options", READ_BY_TYPER)
+def test_an_option_that_cannot_be_is_refused(call: Call, tmp_path: Path, options: str) -> None:
+    ended = call("train", *options.split())
+
+    assert ended.code == 2
+    assert_refused(ended, *READ_BY_TYPER[options])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("options", READ_BY_TORCH)
+def test_what_data_model_or_folder_cannot_give_is_refused(call: Call, tmp_path: Path, options: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+
+    ended = call("train", "--device", "cpu", *options.split())
+
+    assert ended.code == 2
+    assert_refused(ended, *READ_BY_TORCH[options])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "full"]
+
+
+@pytest.mark.parametrize("setting", BY_ENVIRONMENT)
+def test_what_a_launcher_asks_for_is_never_passed_over(call: Call, tmp_path: Path, setting: str) -> None:
+    variable, _, value = setting.partition("=")
+
+    ended = call("train", "--device", "cpu", **{variable: value})
+
+    assert ended.code == 2
+    assert_refused(ended, *BY_ENVIRONMENT[setting])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", IN_YAML)
+def test_an_error_in_a_config_names_the_file(call: Call, tmp_path: Path, text: str) -> None:
+    (tmp_path / "my.yaml").write_text(text)
+
+    ended = call("train", "--config", "my.yaml")
+
+    assert ended.code == 2
+    assert_refused(ended, *IN_YAML[text])
+
+
+def test_a_flag_that_is_wrong_is_not_blamed_on_the_config(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("lr: 0.1")
+
+    ended = call("train", "--config", "my.yaml", "--lr", "0")
+
+    assert_refused(ended, "--lr 0.0: ")
+    assert "my.yaml" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "words"),
+    [
+        ({}, {}, ("train holds no class folders", "CLASS")),
+        ({"a": 2}, {"a": 2}, ("only the class folder a",)),
+        ({"a": 2, "b_empty": 0}, {"a": 2}, ("train/b_empty", "no pictures")),
+        ({"a": 2, "b": 2}, {"a": 2, "stray": 2}, ("the class stray", "train lacks")),
+        ({"a": 2, "b": 2}, {}, ("val", "no pictures")),
+        ({"a": 2, "b": 2}, None, ("no val/", "split")),
+    ],
+)
+def test_folders_that_are_no_data_set_are_refused(
+    call: Call, tmp_path: Path, train: dict[str, int], val: dict[str, int] | None, words: tuple[str, ...]
+) -> None:
+    for split, counts in (("train", train), ("val", val)):
+        if counts is not None:
+            (tmp_path / "pictures" / split).mkdir(parents=True)
+            write_pictures(tmp_path / "pictures" / split, counts)
+
+    ended = call("train", "--data", "pictures")
+
+    assert ended.code == 2
+    assert_refused(ended, *words)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["trian"], ("trian", "train")),
+        (["--versoin"], ("--versoin", "did you mean --version?")),
+        (["evaluate"], ("RUN", "accel_train evaluate --help")),
+        (["evaluate", "nowhere"], ("nowhere is not the folder of a run",)),
+        (["evaluate", "nowhere", "--weights", "worst"], ("--weights worst", "'best'")),
+        (["train", "--processes", "0"], ("--processes 0",)),
+    ],
+)
+def test_other_words_that_cannot_be_are_refused(call: Call, words: list[str], expected: tuple[str, ...]) -> None:
+    ended = call(*words)
+
+    assert ended.code == 2
+    assert_refused(ended, *expected)
+
+
+def test_a_launcher_of_another_size_is_refused(call: Call) -> None:
+    one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+    launched = call("train", "--processes", "2", **one)
+    half_launched = call("train", MASTER_PORT="29500")
+
+    assert launched.code == half_launched.code == 2
+    assert_refused(launched, "--processes 2", "started 1")
+    assert_refused(half_launched, "several processes were asked for, one was started", "--processes N")
+
+
+def test_a_backend_that_does_not_serve_the_device_is_refused(call: Call) -> None:
+    two = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+    ended = call("train", "--device", "cpu", "--backend", "nccl", **two)
+
+    assert ended.code == 2
+    assert_refused(ended, "--backend nccl")  # does not serve cpu, or is not in this torch
+
+
+def test_exit_codes_and_lines_of_the_program_itself(run: Runner) -> None:
+    wrong = run("train", "--epochz", "3")
+    traced = run("--debug", "train", "--lr", "0")
+    bare = run()
+
+    assert wrong.code == 2
+    assert_refused(wrong, "--epochz", "did you mean --epochs")
+    assert traced.code != 0
+    assert "Traceback" in traced.err
+    assert "make_config" in traced.err
+    assert bare.code == 2
+    assert "Usage" in bare.out
+    assert bare.err == ""
+    assert list(run.folder.iterdir()) == []
+
+
+def test_several_processes_report_a_mistake_once(run: Runner) -> None:
+    ended = run("train", "--global-batch-size", "192", "--batch-size", "64", processes=2)
+
+    assert ended.code == 2
+    assert_refused(ended, "2 processes cannot share 3 micro-batches of 64 images", "can be 1, 3")
+    assert not (run.folder / "runs").exists()
+
+
+def test_several_processes_report_a_picture_that_none_can_read_once(run: Runner) -> None:
+    pictures = write_pictures(run.folder / "pictures", {"train/a": 2, "train/b": 2, "val/a": 2})
+    (pictures / "train" / "a" / "1.png").write_bytes(b"no picture")
+
+    ended = run("train", "--data", "pictures", "--model", "cnn", "--workers", "0", processes=2)
+
+    assert ended.code == 2
+    assert_refused(ended, "pictures/train/a/1.png")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "processes", "options", "word"),
+    [
+        ("accelerate", 1, ("--lr", "0"), "--lr 0.0"),
+        ("accelerate", 2, ("--lr", "0"), "--lr 0.0"),
+        ("torchrun", 2, ("--data", "nowhere"), "--data nowhere"),
+    ],
+)
+def test_below_a_launcher_each_line_comes_once(
+    run: Runner, launcher: str, processes: int, options: tuple[str, ...], word: str
+) -> None:
+    ended = run("train", *options, launcher=launcher, processes=processes)
+
+    assert ended.code == 1  # what launchers make of ours
+    ours = [line for line in ended.err.splitlines() if line.startswith(("error:", "hint:"))]
+    assert [line.partition(":")[0] for line in ours] == ["error", "hint"], ended.err
+    assert word in ours[0]
+    assert list(run.folder.glob("runs")) == []

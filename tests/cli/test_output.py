@@ -1,0 +1,224 @@
+"""What a run shows: to a terminal, to a file, to a program, and before it starts."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+import yaml
+from cli_helpers import Call, in_process, write_pictures
+from conftest import LAUNCHERS, Runner, _environment
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+def lines_that_start(text: str, start: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def test_lines_reach_a_pipe_as_they_happen(tmp_path: Path) -> None:
+    epochs = 40
+    words = [*LAUNCHERS["accel_train"](1), "train", "--epochs", str(epochs), "--output", "out"]
+    process = subprocess.Popen(
+        words, cwd=tmp_path, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+    assert process.stdout
+    first = next(line for line in process.stdout if line.startswith("epoch 1/"))
+    so_far = (tmp_path / "out" / "metrics.jsonl").read_text()
+    out, err = process.communicate(timeout=120)
+
+    assert process.returncode == 0, err
+    assert '"kind": "end"' not in so_far  # the run went on when its first line had come
+    rows = [first, *lines_that_start(out, "epoch ")]
+    pattern = r"epoch \d+/40  train loss \d+\.\d{4}  val loss \d+\.\d{4}  val accuracy [01]\.\d{4}  lr \S+  .*"
+    assert len(rows) == epochs
+    assert all(re.fullmatch(pattern, row.rstrip("\n")) for row in rows)
+    assert "\r" not in out + err
+    assert "\x1b" not in out + err
+    assert err == ""
+
+
+def test_two_processes_give_each_result_once_and_prefix_the_rest(run: Runner) -> None:
+    flags = ("--epochs", "2", "--batch-size", "32", "--limit", "256", "--device", "cpu")
+    ended = run("train", *flags, "--output", "two", processes=2)
+    again = run("train", "--config", "two/config.yaml", "--print-config")
+
+    assert ended.code == 0, ended.err
+    assert [row.split("  ")[0] for row in lines_that_start(ended.out, "epoch ")] == ["epoch 1/2", "epoch 2/2"]
+    assert len(lines_that_start(ended.out, "ended ")) == 1
+    assert "32 per process × 2 processes × 1 accumulation = 64 per update" in ended.out
+    assert "same run on other hardware: --global-batch-size 64 --batch-size 32" in ended.out
+    others = ended.err.splitlines()
+    assert all(line.startswith("[rank 1/2 cpu] ") for line in others), ended.err
+    assert not any("accuracy" in line for line in others)
+    assert sorted(path.name for path in (run.folder / "two" / "log").iterdir()) == ["rank_0.log", "rank_1.log"]
+    assert again.code == 0, again.err
+    here, there = yaml.safe_load(again.out), yaml.safe_load((run.folder / "two" / "config.yaml").read_text())
+    assert here == there
+    assert here["global_batch_size"] == 64
+    assert "# accumulate: 2" in again.out
+
+
+def test_json_leaves_stdout_to_records(run: Runner) -> None:
+    ended = run("train", "--epochs", "2", "--json", "--output", "out", "--log-every", "10")
+
+    assert ended.code == 0, ended.err
+    assert ended.out == (run.folder / "out" / "metrics.jsonl").read_text()
+    kinds = [record["kind"] for record in ended.records]
+    assert kinds == ["run", "progress", "progress", "epoch", "progress", "progress", "epoch", "end"]
+    assert all(math.isfinite(value) for value in numbers(ended.records))
+    assert len(lines_that_start(ended.err, "epoch ")) == 2
+    assert lines_that_start(ended.err, "run ") == ["run            out"]
+
+
+def numbers(records: list[dict[str, Any]]) -> list[float]:
+    return [value for record in records for value in record.values() if isinstance(value, float)]
+
+
+def test_quiet_says_only_how_it_ended(run: Runner) -> None:
+    ended = run("train", "--epochs", "1", "--quiet", "--output", "out")
+
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
+    assert re.fullmatch(r"validation accuracy [01]\.\d{4}, best .* in epoch 1, 1 epoch in .*: out\n", ended.out)
+
+
+def test_an_ascii_stream_gets_plain_equivalents(run: Runner) -> None:
+    names = ["café", "日本語", "a[b]c"]
+    write_pictures(run.folder / "ünï", {f"{split}/{name}": 2 for split in ("train", "val") for name in names})
+    flags = ("--data", "ünï", "--model", "cnn", "--epochs", "1", "--workers", "0", "--output", "naïve[/x]")
+
+    ended = run("train", *flags, PYTHONIOENCODING="ascii", LC_ALL="C", NO_COLOR="1")
+
+    assert ended.code == 0, ended.err
+    assert (ended.out + ended.err).isascii()
+    assert "0.2 at 256 -> " in ended.out
+    assert r"na\xefve[/x]" in ended.out
+    config = json.loads((run.folder / "naïve[/x]" / "config.json").read_text(encoding="utf-8"))
+    assert config["classes"] == sorted(names)
+
+
+def test_names_that_are_no_text_at_all_do_not_end_a_run(run: Runner) -> None:
+    names = ["b", "caf\udce9"]  # Latin-1, as old archives have it
+    write_pictures(run.folder / "pictures", {f"{split}/{name}": 2 for split in ("train", "val") for name in names})
+    flags = ("--data", "pictures", "--model", "cnn", "--epochs", "1", "--workers", "0", "--output", "out")
+
+    ended = run("train", *flags)
+
+    assert ended.code == 0, ended.err
+    assert json.loads((run.folder / "out" / "config.json").read_text(encoding="utf-8"))["classes"] == names
+
+
+def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> str:
+    """Run on a terminal of its own and return all it was sent."""
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "accel_train", "train", "--epochs", "3", *flags],
+        cwd=str(folder),
+        env=_environment() | {"TERM": "xterm-256color"} | environment,
+        dimensions=(50, columns),
+        encoding="utf-8",
+        timeout=120,
+    )
+    child.expect(pexpect.EOF)
+    child.close()
+    shown: str = child.before
+    assert child.exitstatus == 0, shown
+    return shown
+
+
+def screen_lines(shown: str) -> list[str]:
+    """Return what stays on a screen of which no line is too long for it, as far as Rich's bars move on it."""
+    lines, row = [""], 0
+    for text, control in re.findall(r"([^\x1b\r\n]+)|(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", shown):
+        lines[row] += text
+        if control == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif control == "\x1b[1A":
+            row -= 1
+        elif control == "\x1b[2K":
+            lines[row] = ""
+    return [line.rstrip() for line in lines]
+
+
+def test_a_terminal_gets_a_bar_and_a_table(tmp_path: Path) -> None:
+    shown = on_terminal(tmp_path, 110, "--output", "out")
+
+    lines = screen_lines(shown)
+    assert "━" in shown
+    assert "epoch 2/3" in shown
+    assert "images/s" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
+    header = next(line for line in lines if "val accuracy" in line)
+    rows = [line for line in lines if re.match(r" +\d/3 ", line)]
+    assert header.split("  ")[-1] == "time"
+    assert [row.split()[0] for row in rows] == ["1/3", "2/3", "3/3"]
+    assert all(len(row.split()) in (8, 9) for row in rows)  # with and without ★
+    assert all(len(line) <= 110 for line in lines)
+    assert not any("━" in line for line in lines)
+
+
+def test_a_narrow_terminal_without_colour_stays_readable(tmp_path: Path) -> None:
+    shown = on_terminal(tmp_path, 40, "--output", "out", NO_COLOR="1")
+
+    lines = screen_lines(shown)
+    assert not re.search(r"\x1b\[(3|4|9)\d", shown)  # no colours; bold may be
+    copied = [line for line in lines if "accel_train evaluate" in line]
+    assert all(len(line) <= 40 for line in lines if line not in copied)
+    assert [row.split()[0] for row in lines if re.match(r" +\d/3 ", row)] == ["1/3", "2/3", "3/3"]
+    assert "val accuracy" in next(line for line in lines if "epoch  " in line)
+    assert copied[0] == "next           accel_train evaluate out"  # in one piece, to be copied
+
+
+def test_a_dry_run_shows_all_and_writes_nothing(call: Call, tmp_path: Path) -> None:
+    ended = call("train", "--dry-run", "--batch-size", "32", "--accumulate", "2", "--epochs", "3", "--device", "cpu")
+
+    assert ended.code == 0, ended.err
+    assert list(tmp_path.iterdir()) == []
+    rows = dict(line.split("  ", 1) for line in ended.out.splitlines() if not line.startswith(" "))
+    rows = {label: text.strip() for label, text in rows.items()}
+    assert rows["run"] == "runs/digits_cnn_001"
+    assert rows["batch"] == "32 per process × 1 process × 2 accumulations = 64 per update"
+    assert "same run on other hardware: --global-batch-size 64 --batch-size 32" in ended.out
+    assert "learning rate  0.2 at 256 → 0.05 at 64 (linear), cosine" in ended.out
+    assert rows["dropped"] == "30 of 1,438 images fill no update and are dropped each epoch"
+    assert rows["updates"] == "22 per epoch × 3 epochs = 66"
+    assert rows["devices"].startswith("1 process × cpu (asked: cpu), started by accel_train")
+
+
+def test_a_printed_config_reads_back_as_it_was(call: Call, tmp_path: Path) -> None:
+    flags = ("--schedule", "step", "--milestones", "2", "--milestones", "2.5", "--lr", "1e-3", "--precision", "bf16")
+    printed = call("train", "--print-config", *flags, "--data-dir", "with: colon # and hash", "--device", "cpu")
+    (tmp_path / "again.yaml").write_text(printed.out, encoding="utf-8")
+
+    again = call("train", "--print-config", "--config", "again.yaml", "--device", "cpu")
+
+    assert printed.code == again.code == 0
+    resolved = yaml.safe_load(printed.out)
+    assert yaml.safe_load(again.out) == resolved
+    assert resolved["lr"] == 0.001
+    assert resolved["milestones"] == [2.0, 2.5]
+    assert resolved["data_dir"] == "with: colon # and hash"
+    assert "lr: 0.001  # flag\n" in printed.out
+    assert "epochs: 20  # default for digits\n" in printed.out
+    assert "lr: 0.001  # again.yaml\n" in again.out
+    assert [path.name for path in tmp_path.iterdir()] == ["again.yaml"]
+
+
+def test_flags_win_over_a_config(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("lr: 1e-3\nepochs: 7\n")
+
+    ended = call("train", "--print-config", "--config", "my.yaml", "--epochs", "5", "--device", "cpu")
+
+    assert ended.code == 0, ended.err
+    assert "epochs: 5  # flag\n" in ended.out
+    assert "lr: 0.001  # my.yaml\n" in ended.out  # 1e-3 is text to YAML 1.1

@@ -1,0 +1,194 @@
+"""What a run leaves behind is whole, plain, the same each time, and evaluates to what the run said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+import yaml
+from cli_helpers import write_pictures
+from conftest import Runner, read_metrics
+from torch import nn
+
+DIGITS = ("--epochs", "2", "--device", "cpu")
+SAME = ("model.safetensors", "best.safetensors", "config.json")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """Return a runner in a folder where a run on the digits has ended in `first`."""
+    run = Runner(tmp_path_factory.mktemp("digits"))
+    ended = run("train", *DIGITS, "--output", "first")
+    assert ended.code == 0, ended.err
+    return run
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """Return a runner where a run on colours has ended in `out`; val/ lacks the first of three classes."""
+    run = Runner(tmp_path_factory.mktemp("colours"))
+    write_pictures(run.folder / "pictures" / "train", {"a": 5, "b": 5, "c": 5})
+    write_pictures(run.folder / "pictures" / "val", {"b": 4, "c": 4}, shade=2)
+    ended = run("train", "--data", "pictures", "--epochs", "5", "--output", "out")
+    assert ended.code == 0, ended.err
+    return run
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_a_run_leaves_these_files(digits: Runner) -> None:
+    folder = digits.folder / "first"
+
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
+        "best.safetensors",
+        "config.json",
+        "config.yaml",
+        "log/rank_0.log",
+        "metrics.jsonl",
+        "model.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "best.safetensors"])
+def test_weights_load_into_a_network_built_by_hand(digits: Runner, name: str) -> None:
+    by_hand = nn.Sequential(
+        *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64 * 2 * 2, 128), nn.ReLU(), nn.Linear(128, 10)),
+    )
+
+    by_hand.load_state_dict(safetensors.torch.load_file(digits.folder / "first" / name), strict=True)
+
+
+def test_equal_runs_and_runs_from_a_config_give_equal_bytes(digits: Runner) -> None:
+    again = digits("train", *DIGITS, "--output", "again")
+    from_config = digits("train", "--config", "first/config.yaml", "--output", "from_config")
+    first, second, third = (digits.folder / name for name in ("first", "again", "from_config"))
+
+    assert again.code == from_config.code == 0
+    for name in SAME:
+        assert (first / name).read_bytes() == (second / name).read_bytes() == (third / name).read_bytes()
+    assert [line for line in (first / "config.yaml").read_text().splitlines() if "output:" not in line] == [
+        line for line in (second / "config.yaml").read_text().splitlines() if "output:" not in line
+    ]
+    resolved = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in (first, third)]
+    assert resolved[0] == resolved[1]
+
+
+def test_evaluating_gives_what_the_run_said(digits: Runner) -> None:
+    one = digits("evaluate", "first", "--json", "--device", "cpu")
+    two = digits("evaluate", "first", "--json", "--device", "cpu", processes=2)
+    last = read_metrics(digits.folder / "first", "epoch")[-1]
+
+    assert one.code == two.code == 0, one.err + two.err
+    for ended in (one, two):
+        [record] = ended.records
+        assert record["kind"] == "evaluation"
+        assert record["images"] == 359
+        assert record["accuracy"] == last["val_accuracy"]
+        assert record["loss"] == pytest.approx(last["val_loss"], abs=1e-6)
+        assert record["accuracy"] < record["top5"] <= 1
+
+
+def test_a_folder_whose_val_lacks_the_first_class_is_learnt(colours: Runner) -> None:
+    epochs = read_metrics(colours.folder / "out", "epoch")
+
+    assert read_json(colours.folder / "out" / "config.json")["classes"] == ["a", "b", "c"]
+    assert len(epochs) == 5
+    assert epochs[-1]["val_accuracy"] >= 0.9
+
+
+def test_best_weights_are_evaluated_on_other_data_with_fewer_classes_than_five(colours: Runner) -> None:
+    write_pictures(colours.folder / "other", {"c": 1, "b": 2})
+
+    [record] = colours("evaluate", "out", "--data", "other", "--weights", "best", "--json").records
+    said = colours("evaluate", "out", "--weights", "best")
+
+    assert (record["images"], record["weights"], record["data"]) == (3, "best", "other")
+    assert record["top5"] == 1.0
+    best = [epoch for epoch in read_metrics(colours.folder / "out", "epoch") if epoch["best"]][-1]
+    assert said.out == (
+        f"out (best) on pictures: 8 images, loss {best['val_loss']:.4f}, "
+        f"top-1 {best['val_accuracy']:.4f}, top-5 1.0000\n"
+    )
+
+
+def test_weights_load_into_the_resnet_of_torchvision(run: Runner) -> None:
+    write_pictures(run.folder / "pictures", {f"{split}/{name}": 2 for split in ("train", "val") for name in "ab"})
+    flags = ("--model", "resnet18", "--image-size", "64", "--epochs", "1", "--batch-size", "2", "--workers", "0")
+
+    ended = run("train", "--data", "pictures", *flags, "--output", "out")
+
+    assert ended.code == 0, ended.err
+    plain = torchvision.models.resnet18(num_classes=2)
+    plain.load_state_dict(safetensors.torch.load_file(run.folder / "out" / "model.safetensors"), strict=True)
+    assert plain.bn1.num_batches_tracked == 2  # one for each update
+    assert (
+        "images are enlarged from 32 to 64 pixels, as asked" in read_json(run.folder / "out" / "config.json")["matches"]
+    )
+
+
+def test_a_last_image_alone_does_not_stop_batch_norm(run: Runner) -> None:
+    write_pictures(run.folder / "pictures", {"train/a": 9, "train/b": 8, "val/a": 5, "val/b": 4})
+    flags = ("--model", "resnet18", "--image-size", "32", "--batch-size", "8", "--epochs", "1")
+
+    ended = run("train", "--data", "pictures", *flags, "--output", "out", "--json")
+
+    assert ended.code == 0, ended.err
+    started = ended.records[0]
+    assert (started["train_images"], started["images_dropped"], started["val_images"]) == (17, 1, 9)
+    assert "1 of 17 images fill no update and are dropped each epoch" in ended.err
+    [evaluated] = run("evaluate", "out", "--json").records
+    assert evaluated["images"] == 9
+
+
+def write_fashion(folder: Path, count: int) -> None:
+    """Write the four files of Fashion-MNIST with noise in them."""
+    folder.mkdir()
+    for split in ("train", "t10k"):
+        images = torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8)
+        labels = torch.arange(count, dtype=torch.uint8) % 10
+        for name, tensor in ((f"{split}-images-idx3-ubyte", images), (f"{split}-labels-idx1-ubyte", labels)):
+            header = bytes((0, 0, 8, tensor.ndim)) + b"".join(size.to_bytes(4, "big") for size in tensor.shape)
+            (folder / name).write_bytes(header + tensor.numpy().tobytes())
+
+
+def test_grey_images_fit_a_model_for_colours(run: Runner) -> None:
+    write_fashion(run.folder / "idx", count=40)
+    flags = ("--data", "fashion-mnist", "--data-dir", "idx", "--model", "resnet18", "--limit", "32", "--epochs", "1")
+
+    ended = run("train", *flags, "--output", "out")
+
+    assert ended.code == 0, ended.err
+    config = read_json(run.folder / "out" / "config.json")
+    assert (config["channels"], config["data_channels"]) == (3, 1)
+    assert "grey images are repeated to 3 channels" in config["matches"]
+    assert "grey images are repeated to 3 channels" in ended.out
+    assert "32 training and 32 validation images" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "epochs", "reason"),
+    [
+        (("--target-accuracy", "0.5"), range(2, 9), "target accuracy 0.5 reached"),
+        (("--patience", "2", "--lr", "1e-30"), [3], "no better epoch for 2"),
+    ],
+)
+def test_a_run_that_stops_early_says_why(run: Runner, flags: tuple[str, ...], epochs: Any, reason: str) -> None:
+    ended = run("train", "--epochs", "9", *flags, "--output", "out")
+
+    assert ended.code == 0, ended.err
+    assert f"ended          {reason}\n" in ended.out
+    rows, [end] = read_metrics(run.folder / "out", "epoch"), read_metrics(run.folder / "out", "end")
+    assert end["reason"] == reason
+    assert end["epochs"] == len(rows)
+    assert len(rows) in epochs
+    if "target" in reason:
+        assert [row["val_accuracy"] >= 0.5 for row in rows] == [False] * (len(rows) - 1) + [True]
+    else:
+        assert [row["best"] for row in rows] == [True, False, False]

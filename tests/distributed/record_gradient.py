@@ -1,0 +1,32 @@
+"""Trains five updates, writing the gradient of the first and the losses of all, given options of TrainConfig as JSON."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from accel_train import distributed
+from accel_train.config import TrainConfig, make_config
+from accel_train.events import Progress
+from accel_train.run import build_run, events
+
+folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
+run = build_run(make_config(TrainConfig, options | {"log_every": 1, "output": folder / "run"}, {}), {})
+rank = run.accelerator.process_index
+
+
+def write_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    gradient = torch.cat([p.grad.flatten() for group in optimizer.param_groups for p in group["params"]])
+    if rank == 0:
+        safetensors.torch.save_file({"gradient": gradient}, folder / "gradient.safetensors")
+    hook.remove()
+
+
+hook = run.task.optimizer.optimizer.register_step_pre_hook(write_gradient)
+progress = (event for event in events(run) if isinstance(event, Progress))
+losses = [event.local_loss for event, _ in zip(progress, range(5), strict=False)]
+(folder / f"losses_{rank}.json").write_text(json.dumps(losses))
+distributed.stop()

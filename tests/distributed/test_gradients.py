@@ -1,0 +1,193 @@
+"""Each update is the mean over the images of all its micro-batches, clipped once, with random numbers of its own."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+from conftest import Runner, read_metrics
+from torch import Tensor
+
+DIGITS = {"model": "cnn", "precision": "fp64", "epochs": 1, "lr": 0.1, "log_every": 1, "device": "cpu"}
+WRITES_NORMS = """
+import json, sys, torch
+from accel_train import distributed
+from accel_train.config import TrainConfig, make_config
+from accel_train.run import build_run, events
+
+limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grad_norm_
+
+def noting_clip(parameters, limit, *args, **kwargs):
+    norm = clip(parameters, limit, *args, **kwargs)
+    limits.append(limit), before.append(norm.item())
+    return norm
+
+def note_norm(optimizer, *_):
+    gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+    at_step.append(torch.nn.utils.get_total_norm(gradients).item())
+
+torch.nn.utils.clip_grad_norm_ = noting_clip
+run = build_run(make_config(TrainConfig, json.loads(sys.argv[1]), {}), {})
+run.folder.mkdir(exist_ok=True)
+run.task.optimizer.optimizer.register_step_pre_hook(note_norm)
+for event in events(run):
+    pass
+if run.accelerator.is_main_process:
+    print(json.dumps({"limits": limits, "before": before, "at_step": at_step}))
+distributed.stop()
+"""
+MODELS = """
+import json, os, random
+import numpy, torch
+from torch import nn
+
+def unused_head(classes, channels):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64 * channels, classes))
+    model[1].register_module("spare_head", nn.Linear(3, 4))
+    return model
+
+def synchronised(channels, classes):
+    return nn.Sequential(nn.Conv2d(channels, 4, 3), nn.SyncBatchNorm(4), nn.Flatten(), nn.Linear(144, classes))
+
+def without_momentum(channels, classes):
+    norm = nn.BatchNorm2d(4, momentum=None)
+    return nn.Sequential(nn.Conv2d(channels, 4, 3), norm, nn.Flatten(), nn.Linear(144, classes))
+
+class Pixels:
+    '''Images alike, of one bright pixel: where it ends up tells how it was augmented.'''
+    classes = ("a", "b")
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        image = torch.zeros(1, 9, 9, dtype=torch.uint8)
+        image[0, 4, 3] = 200
+        image[0, 0, :] = torch.tensor([random.randrange(50), numpy.random.randint(50), *torch.randint(50, (7,))])
+        return image, i % 2
+
+class Witness(nn.Linear):
+    def forward(self, images):
+        if self.training:
+            places = images.flatten(1).argmax(1).tolist()
+            drawn = [images.sum((1, 2, 3)).tolist(), torch.rand(1).item(), random.random(), numpy.random.rand()]
+            with open(os.path.join(os.environ["WITNESS"], os.environ["RANK"]), "a") as file:
+                file.write(json.dumps([places, *drawn]) + "\\n")
+        return super().forward(images.flatten(1))
+
+def pixels():
+    return Pixels(), Pixels()
+
+def witness(classes):
+    return Witness(81, classes)
+"""
+
+
+def flags(options: dict[str, Any]) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def greatest_difference(a: Path, b: Path) -> float:
+    """Return the largest relative difference between the tensors of two files."""
+    tensors, others = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (a, b))
+    assert tensors.keys() == others.keys()
+
+    def relative(x: Tensor, y: Tensor) -> float:
+        return ((x.double() - y.double()).norm() / x.double().norm()).item()
+
+    return max(relative(tensors[name], others[name]) for name in tensors)
+
+
+def test_accumulating_changes_neither_losses_nor_weights(run: Runner) -> None:
+    runs = []
+    for accumulate in (1, 4):
+        output = run.folder / str(accumulate)
+        # 200 images are 3 updates and 8 images left over, which must not count as a whole update.
+        options = {**DIGITS, "limit": 200, "batch_size": 64 // accumulate, "accumulate": accumulate, "output": output}
+        ended = run("train", *flags(options))
+        assert ended.code == 0, ended.err
+        losses = [record["local_loss"] for record in read_metrics(output, "progress")]
+        (epoch,) = read_metrics(output, "epoch")
+        runs.append((output, [*losses, epoch["train_loss"], epoch["val_loss"]]))
+    (one, losses), (four, same) = runs
+    assert len(losses) == 3 + 2
+    assert losses[3] == pytest.approx(sum(losses[:3]) / 3, rel=1e-9)
+    assert same == pytest.approx(losses, rel=1e-6)
+    assert greatest_difference(one, four) < 1e-6
+
+
+def test_the_gradient_of_an_update_is_clipped_once_after_all_its_micro_batches(run: Runner) -> None:
+    limit, found = 0.05, []
+    for processes in (1, 2):
+        options = {**DIGITS, "limit": 192, "global_batch_size": 64, "batch_size": 8, "clip_norm": limit}
+        options["output"] = str(run.folder / str(processes))
+        ended = run.program(
+            [
+                *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)),
+                *("--no-python", sys.executable, "-c", WRITES_NORMS, json.dumps(options)),
+            ]
+        )
+        assert ended.code == 0, ended.err
+        (norms,) = ended.records
+        assert norms["limits"] == [limit] * 3
+        assert min(norms["before"]) > 2 * limit
+        assert norms["at_step"] == pytest.approx([limit] * 3, rel=1e-5)
+        found.append(norms["before"])
+    assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_a_smaller_gradient_is_left_alone(run: Runner) -> None:
+    options = {**DIGITS, "limit": 192, "global_batch_size": 64, "batch_size": 16, "clip_norm": 1e6}
+    options["output"] = str(run.folder / "out")
+    ended = run.program([sys.executable, "-c", WRITES_NORMS, json.dumps(options)])
+    assert ended.code == 0, ended.err
+    (norms,) = ended.records
+    assert norms["at_step"] == pytest.approx(norms["before"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "hint"),
+    [
+        (
+            "unused_head",
+            r"the loss does not depend on the model's parameter 1\.spare_head\.weight and 1 more",
+            r"remove the unused part, or freeze it with requires_grad_\(False\)",
+        ),
+        ("synchronised", r"models:synchronised contains SyncBatchNorm \(1\)", r"use BatchNorm: .+"),
+    ],
+)
+def test_a_model_that_two_processes_cannot_train_is_refused(run: Runner, model: str, error: str, hint: str) -> None:
+    (run.folder / "models.py").write_text(MODELS)
+    ended = run("train", "--model", f"models:{model}", "--epochs", "1", "--limit", "64", "--quiet", processes=2)
+    assert ended.code == 2
+    assert re.fullmatch(rf"error: {error}\nhint: {hint}\n", ended.err), ended.err
+
+
+def test_batch_norm_without_momentum_is_the_same_on_two_processes(run: Runner) -> None:
+    (run.folder / "models.py").write_text(MODELS)
+    for processes in (1, 2):
+        options = {**DIGITS, "model": "models:without_momentum", "output": run.folder / str(processes)}
+        options |= {"limit": 256, "global_batch_size": 64, "batch_size": 16}
+        ended = run("train", *flags(options), processes=processes)
+        assert ended.code == 0, ended.err
+    assert greatest_difference(run.folder / "1", run.folder / "2") < 1e-9
+
+
+def test_the_processes_augment_differently_and_alike_in_every_run(run: Runner) -> None:
+    (run.folder / "models.py").write_text(MODELS)
+    seen = []
+    for workers in (0, 1):
+        (notes := run.folder / str(workers)).mkdir()
+        options = {"data": "models:pixels", "model": "models:witness", "augment": "standard", "seed": 3, "epochs": 2}
+        options |= {"batch_size": 8, "accumulate": 2, "workers": workers, "output": run.folder / f"out_{workers}"}
+        ended = run("train", *flags(options), processes=2, WITNESS=str(notes))
+        assert ended.code == 0, ended.err
+        seen.append([[json.loads(line) for line in (notes / rank).read_text().splitlines()] for rank in "01"])
+    assert seen[0] == seen[1]
+    first, second = seen[0]
+    assert len(first) == len(second) == 2 * 2 * 2
+    for numbers in zip(*first, *second, strict=True):  # one kind of number, over ranks and micro-batches
+        assert len({json.dumps(number) for number in numbers}) == len(numbers), numbers

@@ -1,0 +1,119 @@
+"""Every way of starting a run starts what was asked, or says why not; the commands are those of the README."""
+
+import os
+import socket
+import sysconfig
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from conftest import Ended, Runner, read_metrics
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "accelerate_configs"
+SMALL = "--epochs 1 --limit 128 --batch-size 16 --global-batch-size 64"
+ON_TWO = {"world_size": 2, "local_world_size": 2, "backend": "gloo", "strategy": "DDP", "accumulate": 2}
+ON_ONE = {"world_size": 1, "local_world_size": 1, "backend": None, "strategy": "single process", "accumulate": 4}
+ON_CPU = {"device_asked": "auto", "device": "cpu", "precision": "fp32", "global_batch": 64}
+ALONE = {**ON_CPU, **ON_ONE, "launched_by": "accel_train"}
+PAIR = {**ON_CPU, **ON_TWO, "launched_by": "accel_train"}
+ACCELERATE = {"launched_by": "accelerate launch"}
+FOR_GPUS: dict[str, dict[str, Any]] = {
+    "gpu": {"distributed_type": "NO", "num_processes": 1, "num_machines": 1},
+    "ddp": {"distributed_type": "MULTI_GPU", "num_processes": 8, "num_machines": 1, "gpu_ids": "all"},
+    "ddp_2_nodes": {"distributed_type": "MULTI_GPU", "num_processes": 16, "num_machines": 2},
+    "fsdp2": {"distributed_type": "FSDP", "num_processes": 8, "num_machines": 1},
+    "fsdp2_2_nodes": {"distributed_type": "FSDP", "num_processes": 16, "num_machines": 2},
+}
+"""What accelerate must read from those of its files that need GPUs."""
+
+
+def start(run: Runner, command: str, output: Path) -> Ended:
+    """Run a command line as written, on a machine without GPUs."""
+    return run.program(
+        [*command.split(), *SMALL.split(), "--output", str(output)],
+        PATH=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])),
+        CUDA_VISIBLE_DEVICES="",
+        HF_HOME=str(output.parent / "hf_home"),  # without a default file of the wizard's
+    )
+
+
+def obtained(run: Runner, command: str, output: Path, names: dict[str, Any]) -> dict[str, Any]:
+    """Return what a command line's run says of itself, as far as named."""
+    ended = start(run, command, output)
+    assert ended.code == 0, ended.err
+    (record,) = read_metrics(output, "run")
+    return {name: record[name] for name in names}
+
+
+@pytest.fixture
+def busy_port() -> Iterator[None]:
+    """Hold the port that accelerate and torchrun use unless told otherwise; it may be held already."""
+    with socket.socket() as holder:
+        with suppress(OSError):
+            holder.bind(("", 29500))
+            holder.listen()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("accel_train train", ALONE),
+        ("accelerate launch --cpu --num_processes 2 -m accel_train train", PAIR),
+        ("accelerate launch --mixed_precision bf16 -m accel_train train", ALONE | ACCELERATE | {"precision": "bf16"}),
+        ("accelerate launch --mixed_precision bf16 -m accel_train train --precision fp32", ALONE | ACCELERATE),
+        (f"accelerate launch --config_file {CONFIGS}/cpu.yaml -m accel_train train", ALONE | ACCELERATE),
+        (f"accelerate launch --config_file {CONFIGS}/cpu_2_processes.yaml -m accel_train train", PAIR | ACCELERATE),
+    ],
+    ids=["alone", "accelerate --cpu", "bf16", "bf16, but fp32 by flag", "cpu.yaml", "cpu_2_processes.yaml"],
+)
+def test_what_was_asked_is_what_runs(run: Runner, command: str, expected: dict[str, Any]) -> None:
+    assert obtained(run, command, run.folder / "out", expected) == expected
+
+
+def test_the_script_at_a_clones_root_is_what_accelerate_launches_there(tmp_path: Path) -> None:
+    expected = ALONE | ACCELERATE
+    assert obtained(Runner(ROOT), "accelerate launch accel_train train", tmp_path / "out", expected) == expected
+
+
+@pytest.mark.usefixtures("busy_port")
+def test_three_launchers_at_once_give_the_same_weights_on_two_processes(run: Runner) -> None:
+    commands = {
+        "accel_train": "accel_train train --processes 2",
+        "accelerate launch": "accelerate launch --multi_gpu --num_processes 2 -m accel_train train",
+        "torchrun": "torchrun --nproc_per_node 2 -m accel_train train",
+    }
+    with ThreadPoolExecutor() as pool:
+        records = pool.map(lambda name: obtained(run, commands[name], run.folder / name, PAIR), commands)
+        assert list(records) == [PAIR | {"launched_by": name} for name in commands]
+    for weights in ("model.safetensors", "best.safetensors"):
+        assert len({(run.folder / name / weights).read_bytes() for name in commands}) == 1
+
+
+def test_fsdp_is_refused_with_the_reason_as_long_as_it_does_not_run(run: Runner) -> None:
+    command = f"accelerate launch --config_file {CONFIGS}/fsdp2.yaml --num_processes 2 -m accel_train train"
+    ended = start(run, command, run.folder / "out")
+    assert ended.code != 0
+    assert ended.err.count("error: the launcher's configuration asks for FSDP, which is not supported yet") == 1
+    assert ended.err.count("hint: use distributed_type MULTI_GPU (DDP), as in accelerate_configs/ddp.yaml") == 1
+    assert not (run.folder / "out").exists()
+
+
+@pytest.mark.parametrize("name", FOR_GPUS)
+def test_accelerate_reads_from_the_files_for_gpus_what_their_comments_say(name: str) -> None:
+    stored = load_config_from_file(str(CONFIGS / f"{name}.yaml"))
+    expected = {"mixed_precision": "bf16", "use_cpu": False, **FOR_GPUS[name]}
+    assert {key: getattr(stored, key) for key in expected} == expected
+    if stored.distributed_type == "FSDP":
+        assert stored.fsdp_config["fsdp_version"] == 2
+    if stored.num_machines == 2:
+        assert (stored.machine_rank, stored.main_process_ip, stored.rdzv_backend) == (0, "10.0.0.1", "static")
+
+
+def test_every_accelerate_config_is_tested_here() -> None:
+    assert {path.stem for path in CONFIGS.iterdir()} == {"cpu", "cpu_2_processes", *FOR_GPUS}

@@ -1,0 +1,116 @@
+"""No process of a run outlives the run, however it ends, and no end is mistaken for another."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import Runner
+
+MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
+STAYS_UP_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run of two processes that has begun to train."""
+
+    parent: subprocess.Popen[str]
+    ranks: list[psutil.Process]
+    """By rank."""
+    output: Path
+
+    def wait_for_all(self, seconds: float) -> tuple[int, str]:
+        """Return exit code and stderr of the parent once no process is left, failing if that takes longer."""
+        _, alive = psutil.wait_procs([psutil.Process(p.pid) for p in self.ranks if p.is_running()], timeout=seconds)
+        assert not alive, f"alive after {seconds} s: {alive}"
+        _, err = self.parent.communicate(timeout=STAYS_UP_SECONDS + 1)
+        return self.parent.returncode, err
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[Callable[[], Running]]:
+    """Start `accel_train train --processes 2` with more epochs than anyone waits for; all is killed afterwards."""
+    started: list[Running] = []
+
+    def start() -> Running:
+        output = tmp_path / "out"
+        words = [sys.executable, "-m", "accel_train", "train", *MINIMAL, "--epochs", "1000000", "--output", str(output)]
+        parent = subprocess.Popen(
+            words,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        ranks: list[psutil.Process] = []
+        running = Running(parent, ranks, output)
+        started.append(running)
+        deadline = time.monotonic() + 60
+        while not (output / "metrics.jsonl").exists() or '"epoch"' not in (output / "metrics.jsonl").read_text():
+            assert parent.poll() is None, parent.communicate()[1]
+            assert time.monotonic() < deadline, "no epoch has ended after 60 s"
+            time.sleep(0.1)
+        children = psutil.Process(parent.pid).children()
+        ranks += sorted(children, key=lambda child: int(child.environ()["RANK"]))
+        assert len(ranks) == 2
+        return running
+
+    yield start
+    for running in started:
+        running.parent.kill()
+        running.parent.wait()
+        for rank in running.ranks:
+            with suppress(psutil.NoSuchProcess):
+                rank.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_the_parent_ends_all(endless: Callable[[], Running], number: signal.Signals, code: int) -> None:
+    running = endless()
+    running.parent.send_signal(number)
+    ended_with, err = running.wait_for_all(15)
+    assert ended_with == code, err
+    assert "Traceback" not in err
+    assert "terminate called" not in err
+
+
+def test_a_killed_parent_takes_its_processes_along(endless: Callable[[], Running]) -> None:
+    running = endless()
+    running.parent.kill()
+    code, _ = running.wait_for_all(8)
+    assert code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_process_ends_the_whole_run_as_a_failure(endless: Callable[[], Running], rank: int) -> None:
+    running = endless()
+    running.ranks[rank].kill()
+    code, err = running.wait_for_all(15)
+    assert code not in (0, 2), err
+    assert "Traceback" not in err
+
+
+def test_two_processes_end_soon_after_their_last_line_and_leave_no_complaint(run: Runner) -> None:
+    words = [sys.executable, "-m", "accel_train", "train", *MINIMAL, "--epochs", "1", "--output", str(run.folder / "o")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        last_line = [time.monotonic() for _ in process.stdout][-1]
+        err = process.stderr.read()
+        assert process.wait(timeout=15) == 0, err
+        assert time.monotonic() - last_line < 15
+    assert "destroy_process_group" not in err
+    assert "terminate called" not in err
+    assert "[W" not in err
+    assert "warning" not in err.lower()

@@ -1,0 +1,132 @@
+"""The same run on any number of processes and loader workers."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+from conftest import Runner, read_metrics
+from torch import Tensor
+
+from accel_train.config import TrainConfig, make_config
+from accel_train.defaults import with_defaults
+from accel_train.plan import make_plan
+
+HERE = Path(__file__).parent
+MODELS = ("cnn", "networks:normalised")
+SIX_WORKERS = {"data": "fashion-mnist", "global_batch_size": 96, "batch_size": 16, "augment": "standard"}
+RUN = {"epochs": 1, "limit": 9600, "lr": 0.05, "warmup_epochs": 0.1, "log_every": 1, "precision": "fp64"}
+
+
+def flags(options: dict[str, object]) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def relative(a: Tensor, b: Tensor) -> float:
+    """Return the norm of the difference, relative to that of the first."""
+    a, b = a.double(), b.double()
+    return ((a - b).norm() / a.norm().clamp(min=1e-300)).item()
+
+
+def greatest_difference(a: Path, b: Path) -> float:
+    tensors, others = safetensors.torch.load_file(a), safetensors.torch.load_file(b)
+    assert tensors.keys() == others.keys()
+    return max(relative(tensors[name], others[name]) for name in tensors)
+
+
+def logged(folder: Path, rank: int, name: str) -> list[str]:
+    return re.findall(rf" {name} (\S+)", (folder / "log" / f"rank_{rank}.log").read_text())
+
+
+def losses(folder: Path, processes: int) -> list[float]:
+    """Return each update's loss: the mean over processes, whose shares are equal."""
+    by_rank = [[float(x) for x in logged(folder, rank, "local_loss")] for rank in range(processes)]
+    return [sum(shares) / processes for shares in zip(*by_rank, strict=True)]
+
+
+def ids(folder: Path, processes: int) -> list[int]:
+    """Return a hash of each update's set of images."""
+    by_rank = [[int(x, 16) for x in logged(folder, rank, "local_ids_hash")] for rank in range(processes)]
+    return [sum(shares) % 2**64 for shares in zip(*by_rank, strict=True)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_hundred_updates_in_float64_do_not_depend_on_processes(run: Runner, model: str) -> None:
+    folders = {processes: run.folder / str(processes) for processes in (1, 2, 3)}
+    for processes, folder in folders.items():
+        options = flags({**SIX_WORKERS, **RUN, "model": model, "output": folder})
+        ended = run("train", *options, processes=processes, timeout=240, PYTHONPATH=str(HERE))
+        assert ended.code == 0, ended.err
+    assert len(losses(folders[1], 1)) == 100
+    for processes in (2, 3):
+        last = [folders[p] / "model.safetensors" for p in (1, processes)]
+        assert greatest_difference(*last) < 1e-7
+        assert ids(folders[processes], processes) == ids(folders[1], 1)
+        assert losses(folders[processes], processes) == pytest.approx(losses(folders[1], 1), rel=1e-7)
+        lr = [[record["lr"] for record in read_metrics(folders[p], "progress")] for p in (1, processes)]
+        assert lr[0] == lr[1]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_gradient_and_first_losses_in_float32_do_not_depend_on_processes(run: Runner, model: str) -> None:
+    gradients, first_losses = [], []
+    for processes in (1, 2, 3):
+        folder = run.folder / str(processes)
+        folder.mkdir()
+        options = json.dumps({**SIX_WORKERS, "model": model, "lr": 0.05, "limit": 480, "epochs": 1, "device": "cpu"})
+        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
+        words = [sys.executable, *torchrun, str(HERE / "record_gradient.py"), str(folder), options]
+        ended = run.program(words, PYTHONPATH=str(HERE))
+        assert ended.code == 0, ended.err
+        gradients.append(safetensors.torch.load_file(folder / "gradient.safetensors")["gradient"])
+        by_rank = [json.loads((folder / f"losses_{rank}.json").read_text()) for rank in range(processes)]
+        first_losses.append([sum(shares) / processes for shares in zip(*by_rank, strict=True)])
+    assert len(first_losses[0]) == 5
+    for gradient, others in zip(gradients[1:], first_losses[1:], strict=True):
+        assert relative(gradients[0], gradient) < 1e-6
+        assert others == pytest.approx(first_losses[0], rel=1e-5)
+
+
+def test_one_process_gives_the_same_bytes_again_and_with_any_number_of_loader_workers(run: Runner) -> None:
+    written = []
+    for name, workers in {"first": 0, "again": 0, "one worker": 1, "three workers": 3}.items():
+        folder = run.folder / name
+        options = flags({**SIX_WORKERS, "model": "networks:normalised", "limit": 960, "epochs": 2, "output": folder})
+        assert run("train", *options, "--workers", str(workers), PYTHONPATH=str(HERE)).code == 0
+        written.append([(folder / name).read_bytes() for name in ("model.safetensors", "best.safetensors")])
+    assert all(files == written[0] for files in written)
+
+
+def test_the_logged_learning_rate_is_the_schedule_on_one_and_two_processes(run: Runner) -> None:
+    for processes in (1, 2):
+        folder = run.folder / str(processes)
+        options = {"batch_size": 32, "accumulate": 2, "lr": 0.1, "lr_scaling": "linear", "epochs": 2, "limit": 512}
+        ended = run("train", *flags({**options, "log_every": 1, "output": folder}), processes=processes)
+        assert ended.code == 0, ended.err
+        config, _ = with_defaults(make_config(TrainConfig, options, {}), {}, "digits", 512)
+        plan = make_plan(config, processes, 512)
+        assert plan.learning_rate.peak == pytest.approx(0.1 * 32 * 2 * processes / 256)
+        (started,) = read_metrics(folder, "run")
+        assert started["peak_lr"] == plan.learning_rate.peak
+        rates = [record["lr"] for record in read_metrics(folder, "progress")]
+        assert rates == [plan.learning_rate(update) for update in range(plan.total_updates)]
+
+
+def test_validation_counts_every_image_once_on_any_number_of_processes(run: Runner) -> None:
+    found = []
+    for processes in (1, 2, 3):
+        ended = run.program(
+            [
+                *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)),
+                str(HERE / "count_images.py"),
+            ]
+        )
+        assert ended.code == 0, ended.err
+        found.append(ended.records)
+    assert [images for images, _, _ in found[0]] == [9, 17, 3]
+    for other in found[1:]:
+        for (images, accuracy, loss), (one_images, one_accuracy, one_loss) in zip(other, found[0], strict=True):
+            assert (images, accuracy) == (one_images, one_accuracy)
+            assert loss == pytest.approx(one_loss, abs=1e-6)

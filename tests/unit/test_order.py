@@ -1,0 +1,117 @@
+"""Every image is read when and by whom the order says, cut by Accelerate's own sampler."""
+
+from typing import Any
+
+import pytest
+import torch
+from accelerate.data_loader import BatchSamplerShard
+
+from accel_train.data.order import PADDING, EpochOrder, EvaluationSampler, UpdateSampler
+
+
+def shards(sampler: Any, processes: int) -> list[list[list[int]]]:
+    """Return the batches of every process, as `split_batches` hands them out."""
+    return [
+        list(BatchSamplerShard(sampler, processes, p, split_batches=True, even_batches=False)) for p in range(processes)
+    ]
+
+
+def update_sampler(images: int, batch_size: int, processes: int, accumulate: int, epoch: int = 0) -> UpdateSampler:
+    sampler = UpdateSampler(EpochOrder(3, images), batch_size=batch_size, processes=processes, accumulate=accumulate)
+    sampler.sampler.set_epoch(epoch)
+    return sampler
+
+
+def tickets(seed: int, images: int, epoch: int) -> list[int]:
+    order = EpochOrder(seed, images)
+    order.set_epoch(epoch)
+    return order.tickets().tolist()
+
+
+@pytest.mark.parametrize("images", [1, 2, 10, 1437])
+@pytest.mark.parametrize("epoch", [0, 1, 7])
+def test_every_image_comes_once_an_epoch_and_its_ticket_tells_the_epoch(images: int, epoch: int) -> None:
+    assert sorted(tickets(0, images, epoch)) == list(range(epoch * images, (epoch + 1) * images))
+
+
+def test_seed_and_epoch_fix_the_order_and_each_changes_it() -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        return [ticket % 1437 for ticket in tickets(seed, 1437, epoch)]
+
+    first = order(0, 0)
+    assert order(0, 0) == first
+    for other in (order(0, 1), order(1, 0), list(range(1437))):
+        assert sum(a == b for a, b in zip(first, other, strict=True)) < 10  # unrelated orders share about one place
+
+
+def test_an_order_made_anew_in_mid_run_goes_on_alike() -> None:
+    going_on = EpochOrder(5, 100)
+    for epoch in range(3):
+        going_on.set_epoch(epoch)
+        going_on.tickets()
+    assert going_on.tickets().tolist() == tickets(5, 100, 2)
+
+
+def test_accelerate_finds_set_epoch_where_its_wrappers_look() -> None:
+    sampler = update_sampler(20, 2, 2, 1)
+    shard = BatchSamplerShard(sampler, 2, 0, split_batches=True, even_batches=False)
+    shard.batch_sampler.sampler.set_epoch(4)
+    assert {ticket // 20 for batch in shard for ticket in batch} == {4}
+
+
+@pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_process_p_carries_the_virtual_workers_from_p_times_a(processes: int, accumulate: int, epoch: int) -> None:
+    images, batch_size, workers = 1000, 5, 6
+    order = tickets(3, images, epoch)
+    by_process = shards(update_sampler(images, batch_size, processes, accumulate, epoch), processes)
+    updates = images // (batch_size * workers)
+    for process, batches in enumerate(by_process):
+        assert len(batches) == updates * accumulate
+        for position, batch in enumerate(batches):
+            update, micro_batch = divmod(position, accumulate)
+            start = update * batch_size * workers + (process * accumulate + micro_batch) * batch_size
+            assert batch == order[start : start + batch_size]
+
+
+@pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
+def test_an_update_takes_the_same_images_on_any_number_of_processes(processes: int, accumulate: int) -> None:
+    order = torch.tensor(tickets(3, 100, 0))[:90].view(3, 30)
+    by_process = shards(update_sampler(100, 5, processes, accumulate), processes)
+    for update, expected in enumerate(order):
+        taken = [t for p in by_process for batch in p[update * accumulate : (update + 1) * accumulate] for t in batch]
+        assert taken == expected.tolist()  # process after process, even in the order's order
+
+
+@pytest.mark.parametrize(("images", "updates"), [(36, 3), (47, 3), (48, 4), (12, 1)])
+def test_images_that_fill_no_update_are_left_out(images: int, updates: int) -> None:
+    sampler = update_sampler(images, 2, 2, 3)
+    batches = list(sampler)
+    assert len(batches) == len(sampler) == updates * 3
+    assert {len(batch) for batch in batches} == {4}
+    assert sorted(t for batch in batches for t in batch) == sorted(tickets(3, images, 0)[: updates * 12])
+
+
+def test_an_epochs_iteration_can_be_repeated() -> None:
+    sampler = update_sampler(100, 2, 2, 3)
+    assert list(sampler) == list(sampler)
+
+
+@pytest.mark.parametrize("images", [1, 3, 4, 9, 12, 17])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_evaluation_counts_every_image_once_in_equally_many_batches(images: int, processes: int) -> None:
+    """m01: 9, 17 and 3 images in batches of 4."""
+    sampler = EvaluationSampler(images, batch_size=4, processes=processes)
+    by_process = shards(sampler, processes)
+    seen = [i for batches in by_process for batch in batches for i in batch]
+    assert sorted(i for i in seen if i != PADDING) == list(range(images))
+    assert {len(batches) for batches in by_process} == {len(sampler)} == {-(-images // (4 * processes))}
+    assert {len(batch) for batches in by_process for batch in batches} == {4}
+
+
+def test_evaluation_goes_through_the_images_in_order() -> None:
+    assert list(EvaluationSampler(9, batch_size=4, processes=1)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, -1, -1, -1]]
+    assert shards(EvaluationSampler(9, batch_size=2, processes=2), 2) == [
+        [[0, 1], [4, 5], [8, -1]],
+        [[2, 3], [6, 7], [-1, -1]],
+    ]
