@@ -149,7 +149,7 @@ def evaluate(accelerator: Accelerator, model: nn.Module, loader: Any, transform:
 
 
 def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums: Sums) -> None:
-    """Add the gradient of one virtual worker; the last one of the update is where processes exchange theirs."""
+    """Add the gradient of one virtual worker; at the update's last one the processes exchange what they have."""
     plan, accelerator = task.plan, task.accelerator
     virtual_worker = accelerator.process_index * plan.accumulate + micro_batch
     last = micro_batch == plan.accumulate - 1
@@ -158,7 +158,7 @@ def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums:
     task.statistics.begin_micro_batch()
     with nullcontext() if last else accelerator.no_sync(task.model):
         loss, logits_BK = training_loss(task.model(images_BCHW), batch.labels_B, task.label_smoothing)
-        accelerator.backward(loss / plan.accumulate)
+        accelerator.backward(loss)
     task.statistics.end_micro_batch()
     sums.add_batch(loss, logits_BK, batch.labels_B)
 
@@ -167,6 +167,11 @@ def _update(task: Task, update: int) -> None:
     """Collective: change the weights by the gradient of all virtual workers."""
     if update == 0:
         _refuse_unused(task.model)
+    if task.plan.accumulate > 1:
+        # Dividing here and not the loss keeps each virtual worker's backward pass the same bits wherever it runs.
+        for parameter in task.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.div_(task.plan.accumulate)
     for group in task.optimizer.param_groups:
         group["lr"] = task.plan.learning_rate(update)
     if task.clip_norm is not None:

@@ -162,7 +162,7 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> int:
         signal.signal(number, forward)
     deadline = None
     first_failure = 0
-    while any(child.poll() is None for child in children):
+    while None in [child.poll() for child in children]:  # a list: each must be polled
         first_failure = first_failure or next((c.returncode for c in children if c.returncode), 0)
         if deadline is None and (first_failure or received):
             deadline = time.monotonic() + _GRACE_SECONDS

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import torch
 from accel_train import distributed
 from accel_train.config import TrainConfig, make_config
 from accel_train.events import Progress
-from accel_train.run import build_run, events
+from accel_train.run import build_run, create_folder, events
 
 folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
 run = build_run(make_config(TrainConfig, options | {"log_every": 1, "output": folder / "run"}, {}), {})
+create_folder(run)
 rank = run.accelerator.process_index
 
 
@@ -27,6 +29,6 @@ def write_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 
 hook = run.task.optimizer.optimizer.register_step_pre_hook(write_gradient)
 progress = (event for event in events(run) if isinstance(event, Progress))
-losses = [event.local_loss for event, _ in zip(progress, range(5), strict=False)]
+losses = [event.local_loss for event in islice(progress, 5)]
 (folder / f"losses_{rank}.json").write_text(json.dumps(losses))
 distributed.stop()

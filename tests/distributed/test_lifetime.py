@@ -15,7 +15,8 @@ import pytest
 from conftest import Runner
 
 MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
-STAYS_UP_SECONDS = 0.2
+GRACE_SECONDS = 8
+"""Less than the 10 after which the parent kills: processes must end by themselves."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Running:
         """Return exit code and stderr of the parent once no process is left, failing if that takes longer."""
         _, alive = psutil.wait_procs([psutil.Process(p.pid) for p in self.ranks if p.is_running()], timeout=seconds)
         assert not alive, f"alive after {seconds} s: {alive}"
-        _, err = self.parent.communicate(timeout=STAYS_UP_SECONDS + 1)
+        _, err = self.parent.communicate(timeout=2)
         return self.parent.returncode, err
 
 
@@ -76,7 +77,7 @@ def endless(tmp_path: Path) -> Iterator[Callable[[], Running]]:
 def test_a_signal_to_the_parent_ends_all(endless: Callable[[], Running], number: signal.Signals, code: int) -> None:
     running = endless()
     running.parent.send_signal(number)
-    ended_with, err = running.wait_for_all(15)
+    ended_with, err = running.wait_for_all(GRACE_SECONDS)
     assert ended_with == code, err
     assert "Traceback" not in err
     assert "terminate called" not in err
@@ -94,16 +95,14 @@ def test_a_killed_process_ends_the_whole_run_as_a_failure(endless: Callable[[], 
     running = endless()
     running.ranks[rank].kill()
     code, err = running.wait_for_all(15)
-    assert code not in (0, 2), err
+    assert code == 128 + signal.SIGKILL, err  # the first failure's, not that of those who lost it
     assert "Traceback" not in err
 
 
 def test_two_processes_end_soon_after_their_last_line_and_leave_no_complaint(run: Runner) -> None:
     words = [sys.executable, "-m", "accel_train", "train", *MINIMAL, "--epochs", "1", "--output", str(run.folder / "o")]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stderr
         last_line = [time.monotonic() for _ in process.stdout][-1]

@@ -96,15 +96,17 @@ class Parent:
         assert number == os.getppid()
 
     def cmdline(self) -> list[str]:
-        return ["python", "accelerate", *self.words]
+        return ["python", *self.words]
 
 
 @pytest.mark.parametrize(
     ("words", "stored", "count"),
     [
-        (("launch", "--cpu", "--num_machines", "1", "--num_processes", "2", "-m", "accel_train"), "", 2),
-        (("launch", "--config_file", "FILE", "accel_train"), "num_processes: 4\nnum_machines: 1", 4),
-        (("launch", "--config_file", "FILE", "--num_processes", "2", "accel_train"), "num_processes: 4", 2),
+        (("accelerate", "launch", "--cpu", "--num_processes", "2", "-m", "accel_train"), "", 2),
+        (("/bin/accelerate-launch", "--cpu", "--num_processes", "2", "accel_train", "launch"), "", 2),
+        (("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "accel_train"), "", 2),
+        (("accelerate", "launch", "--config_file", "FILE", "accel_train"), "num_processes: 4\nnum_machines: 1", 4),
+        (("accelerate", "launch", "--config_file", "FILE", "--num_processes", "2", "x"), "num_processes: 4", 2),
     ],
 )
 def test_options_of_accelerate_win_over_its_file(
@@ -128,7 +130,7 @@ def test_several_machines_of_cpu_processes_are_refused(
 ) -> None:
     environment(MASTER_PORT="29500")
     monkeypatch.setattr(psutil, "Process", Parent)
-    monkeypatch.setattr(Parent, "words", ("launch", "--num_machines", "2", "--num_processes", "4", "accel_train"))
+    monkeypatch.setattr(Parent, "words", ("accelerate", "launch", "--num_machines", "2", "--num_processes", "4", "x"))
     with pytest.raises(UserError, match="several machines only through MPI"):
         processes_to_start(None)
 

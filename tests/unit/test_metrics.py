@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def logits(*rows: tuple[float, ...]) -> Tensor:
-    return torch.tensor(rows)
+    return torch.tensor(rows, dtype=torch.float32)
 
 
 def with_loss(loss: float, images: int) -> tuple[Tensor, Tensor]:

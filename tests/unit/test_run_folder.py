@@ -70,7 +70,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert refusal(file) == (f"--output {file} is a file", "give a folder")
-    assert refusal(file / "below")[0].startswith(f"cannot write the run folder {file / 'below'}: ")
+    assert refusal(file / "below")[0] == f"cannot make the run folder {file / 'below'}: {file} is a file"
 
 
 @pytest.mark.usefixtures("ordinary_user")

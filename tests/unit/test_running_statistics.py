@@ -23,7 +23,7 @@ class Net(nn.Module):
         )
         self.untracked = nn.BatchNorm2d(3, track_running_stats=False)
         self.register_buffer("mask", torch.full((3, 3), -math.inf).triu(1))
-        self.register_buffer("nothing", torch.tensor([math.nan, 1 / 3, 1e30, -0.0, math.inf]))
+        self.register_buffer("nothing", torch.tensor([math.nan, 1 / 3, 1e30, 0.0, math.inf]))
         self.register_buffer("index", torch.arange(5))
         self.register_buffer("absent", None)
 
