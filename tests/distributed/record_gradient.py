@@ -1,4 +1,4 @@
-"""Trains five updates, writing the gradient of the first and the losses of all, given options of TrainConfig as JSON."""
+"""Trains five updates; writes the gradient of the first and the losses of all, given options of TrainConfig as JSON."""
 
 import json
 import sys
