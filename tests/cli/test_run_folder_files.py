@@ -165,7 +165,20 @@ def write_fashion(folder: Path, count: int) -> None:
 
 def test_grey_images_fit_a_model_for_colours(run: Runner) -> None:
     write_fashion(run.folder / "idx", count=40)
-    flags = ("--data", "fashion-mnist", "--data-dir", "idx", "--model", "resnet18", "--limit", "32", "--epochs", "1")
+    flags = (
+        "--data",
+        "fashion-mnist",
+        "--data-dir",
+        "idx",
+        "--batch-size",
+        "8",
+        "--model",
+        "resnet18",
+        "--limit",
+        "16",
+        "--epochs",
+        "1",
+    )
 
     ended = run("train", *flags, "--output", "out")
 
@@ -174,7 +187,7 @@ def test_grey_images_fit_a_model_for_colours(run: Runner) -> None:
     assert (config["channels"], config["data_channels"]) == (3, 1)
     assert "grey images are repeated to 3 channels" in config["matches"]
     assert "grey images are repeated to 3 channels" in ended.out
-    assert "32 training and 32 validation images" in ended.out
+    assert "16 training and 16 validation images" in ended.out
 
 
 def test_a_run_stops_at_its_target_and_says_so(run: Runner) -> None:

@@ -1,7 +1,9 @@
 """Loaders read the right images with the right keys, in this process or in workers, and report what fails."""
 
+import multiprocessing
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +119,14 @@ def test_a_truncated_picture_is_named(tmp_path: Path, sizes: LoaderSizes) -> Non
     source = FolderSource(("a", "b"), tmp_path, ("bad.jpg",) * 4, (0, 1, 0, 1), size=8)
     with pytest.raises(LocalError, match=f"cannot read the picture {tmp_path / 'bad.jpg'}: "):
         list(batches(evaluation_loader(source, sizes)))
+
+
+def test_an_error_in_reading_ends_the_workers_at_once() -> None:
+    """Held by the error, they would live until garbage is collected, which then waits 5 s for each."""
+    before = set(multiprocessing.active_children())
+    with suppress(LocalError):
+        list(batches(train_loader(EchoSource(20), IN_WORKERS, seed=0, accumulate=1)))
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_errors_survive_the_way_between_processes() -> None:

@@ -109,5 +109,5 @@ def batches(loader: Iterable[Batch | LocalError]) -> Iterator[Batch]:
     """Iterate over a loader, raising what went wrong in reading."""
     for batch in loader:
         if isinstance(batch, LocalError):
-            raise batch
+            raise LocalError(batch.message, batch.hint)  # not itself: it would hold this frame, and so the workers
         yield batch

@@ -1,0 +1,46 @@
+"""Every command that the README and the documentation show runs as written, to the point where it would train."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import Runner
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands() -> list[str]:
+    """Return the indented lines of all pages that start a program of ours, each once."""
+    lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
+    found = [re.sub(r"\s+#.*", "", line.strip()) for line in lines if re.match("    (accel|torchrun)", line)]
+    return list(dict.fromkeys(found))
+
+
+def prepare(folder: Path) -> None:
+    """Lay out what the commands name: a folder of pictures, the configs, and a run."""
+    for split in ("train", "val"):
+        for colour in ("red", "green", "blue"):
+            for number in range(64 if split == "train" else 4):
+                path = folder / "pictures" / split / colour / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (32, 32), colour).save(path)
+    shutil.copytree(ROOT / "accelerate_configs", folder / "accelerate_configs")
+
+
+@pytest.mark.timeout(600)
+def test_commands_of_the_documentation_run(run: Runner) -> None:
+    prepare(run.folder)
+    assert run("train", "--epochs", "1").code == 0  # runs/digits_cnn_001
+    shown = commands()
+    assert len(shown) > 12
+    for command in shown:
+        words = shlex.split(command.replace("ddp.yaml", "ddp.yaml --num_processes 2"))  # there, 8 GPUs
+        if "train" in words and not {"--help", "--dry-run"} & set(words):
+            words.append("--dry-run")
+        ended = run.program(words)
+        assert ended.code == 0, f"{command}\n{ended.out}\n{ended.err}"
+    assert [path.name for path in (run.folder / "runs").iterdir()] == ["digits_cnn_001"]
