@@ -6,7 +6,8 @@ import torch
 
 from accel_train import distributed, engine
 from accel_train.checkpoint import load_weights
-from accel_train.config import EvaluateConfig, TrainConfig, make_config, read_yaml
+from accel_train.config import EvaluateConfig, TrainConfig
+from accel_train.config_values import make_config, read_yaml
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import open_data
 from accel_train.data.folders import evaluation_folder

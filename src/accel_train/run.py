@@ -101,7 +101,9 @@ def facts(run: Run) -> RunStarted:
     return RunStarted(
         run_folder=str(run.folder),
         data=f"{config.data} {data.place}: {len(data.train):,} training and {len(data.val):,} validation images "
-        f"of {channels} × {height} × {width}, {len(data.train.classes)} classes",
+        f"of {channels} × {height} × {width}, {len(data.train.classes)} classes"
+        + f"; {data.ignored_files:,} other files passed over"
+        * bool(data.ignored_files),
         train_images=len(data.train),
         val_images=len(data.val),
         classes=len(data.train.classes),

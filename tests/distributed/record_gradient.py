@@ -10,7 +10,8 @@ import safetensors.torch
 import torch
 
 from accel_train import distributed
-from accel_train.config import TrainConfig, make_config
+from accel_train.config import TrainConfig
+from accel_train.config_values import make_config
 from accel_train.events import Progress
 from accel_train.run import build_run, create_folder, events
 

@@ -15,7 +15,8 @@ DIGITS = {"model": "cnn", "precision": "fp64", "epochs": 1, "lr": 0.1, "log_ever
 WRITES_NORMS = """
 import json, sys, torch
 from accel_train import distributed
-from accel_train.config import TrainConfig, make_config
+from accel_train.config import TrainConfig
+from accel_train.config_values import make_config
 from accel_train.run import build_run, events
 
 limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grad_norm_
@@ -139,29 +140,24 @@ def test_the_gradient_of_an_update_is_clipped_once_after_all_its_micro_batches(r
     assert found[1] == pytest.approx(found[0], rel=1e-6)
 
 
-def test_a_smaller_gradient_is_left_alone(run: Runner) -> None:
-    options = {**DIGITS, "limit": 192, "global_batch_size": 64, "batch_size": 16, "clip_norm": 1e6}
-    options["output"] = str(run.folder / "out")
-    ended = run.program([sys.executable, "-c", WRITES_NORMS, json.dumps(options)])
-    assert ended.code == 0, ended.err
-    (norms,) = ended.records
-    assert norms["at_step"] == pytest.approx(norms["before"], rel=1e-12)
-
-
 @pytest.mark.parametrize(
-    ("model", "error", "hint"),
+    ("processes", "model", "error", "hint"),
     [
         (
+            2,
             "unused_head",
             r"the loss does not depend on the model's parameter 1\.spare_head\.weight and 1 more",
             r"remove the unused part, or freeze it with requires_grad_\(False\)",
         ),
-        ("synchronised", r"models:synchronised contains SyncBatchNorm \(1\)", r"use BatchNorm: .+"),
+        (1, "synchronised", r"models:synchronised contains SyncBatchNorm \(1\)", r"use BatchNorm: .+"),
     ],
+    ids=["unused head", "SyncBatchNorm"],
 )
-def test_a_model_that_two_processes_cannot_train_is_refused(run: Runner, model: str, error: str, hint: str) -> None:
+def test_a_model_that_several_processes_cannot_train_is_refused(
+    run: Runner, processes: int, model: str, error: str, hint: str
+) -> None:
     (run.folder / "models.py").write_text(MODELS)
-    ended = run("train", "--model", f"models:{model}", "--epochs", "1", "--limit", "64", "--quiet", processes=2)
+    ended = run("train", "--model", f"models:{model}", "--epochs", "1", "--limit", "64", "--quiet", processes=processes)
     assert ended.code == 2
     assert re.fullmatch(rf"error: {error}\nhint: {hint}\n", ended.err), ended.err
 

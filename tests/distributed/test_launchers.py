@@ -95,12 +95,27 @@ def test_three_launchers_at_once_give_the_same_weights_on_two_processes(run: Run
         assert len({(run.folder / name / weights).read_bytes() for name in commands}) == 1
 
 
-def test_fsdp_is_refused_with_the_reason_as_long_as_it_does_not_run(run: Runner) -> None:
-    command = f"accelerate launch --config_file {CONFIGS}/fsdp2.yaml --num_processes 2 -m accel_train train"
+@pytest.mark.parametrize(
+    ("command", "error", "hint"),
+    [
+        (
+            f"accelerate launch --config_file {CONFIGS}/fsdp2.yaml --num_processes 2 -m accel_train train",
+            "the launcher's configuration asks for FSDP, which is not supported yet",
+            "use distributed_type MULTI_GPU (DDP), as in accelerate_configs/ddp.yaml",
+        ),
+        (
+            f"accelerate launch --config_file {CONFIGS}/ddp.yaml --num_processes 2 -m accel_train train --device cuda",
+            "--device cuda, but torch finds no such device",
+            "use --device cpu, or install its driver",
+        ),
+    ],
+    ids=["fsdp2.yaml", "ddp.yaml without GPUs"],
+)
+def test_what_cannot_run_is_refused_once_with_the_reason(run: Runner, command: str, error: str, hint: str) -> None:
     ended = start(run, command, run.folder / "out")
     assert ended.code != 0
-    assert ended.err.count("error: the launcher's configuration asks for FSDP, which is not supported yet") == 1
-    assert ended.err.count("hint: use distributed_type MULTI_GPU (DDP), as in accelerate_configs/ddp.yaml") == 1
+    lines = [line for line in ended.err.splitlines() if line.startswith(("error: ", "hint: "))]
+    assert lines == [f"error: {error}", f"hint: {hint}"], ended.err
     assert not (run.folder / "out").exists()
 
 

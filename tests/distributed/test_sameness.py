@@ -10,7 +10,8 @@ import safetensors.torch
 from conftest import Runner, read_metrics
 from torch import Tensor
 
-from accel_train.config import TrainConfig, make_config
+from accel_train.config import TrainConfig
+from accel_train.config_values import make_config
 from accel_train.defaults import with_defaults
 from accel_train.plan import make_plan
 

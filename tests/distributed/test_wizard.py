@@ -59,13 +59,3 @@ def test_the_wizards_file_starts_what_was_answered(
     (record,) = read_metrics(run.folder / "out", "run")
     assert tuple(record[name] for name in ("world_size", "device_asked", "backend", "strategy")) == obtained
     assert (record["device"], record["precision"]) == ("cpu", "fp32")
-
-
-def test_gpus_that_are_not_there_are_refused_once(run: Runner) -> None:
-    answer_wizard(run.folder / "wizard.yaml", MULTI_GPU, {"How many GPU": "2"})
-    words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "wizard.yaml", "-m", "accel_train"]
-    ended = run.program([*words, "train", *SMALL, "--device", "cuda", "--output", "out"], **NO_GPUS)
-    assert ended.code != 0
-    assert ended.err.count("error: --device cuda, but torch finds no such device") == 1
-    assert ended.err.count("hint: ") == 1
-    assert not (run.folder / "out").exists()

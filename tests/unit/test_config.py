@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from accel_train.config import PLACEMENT, EvaluateConfig, TrainConfig, make_config, read_yaml
+from accel_train.config import PLACEMENT, EvaluateConfig, TrainConfig
+from accel_train.config_values import make_config, read_yaml
 from accel_train.errors import UserError
 from accel_train.run_folder import config_text
 

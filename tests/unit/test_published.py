@@ -195,7 +195,7 @@ def test_two_processes_download_each_file_once_and_both_see_all_of_it(
         for number in range(2)
     ]
     try:
-        ended = [(*process.communicate(timeout=60), process.returncode) for process in started]
+        ended = [(*process.communicate(timeout=120), process.returncode) for process in started]
     finally:
         for process in started:
             process.kill()

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
-from accel_train.config import Config, make_config, read_yaml
+from accel_train.config import Config
+from accel_train.config_values import make_config, read_yaml
 
 Command = Callable[..., None]
 
