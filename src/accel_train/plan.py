@@ -111,6 +111,12 @@ def _learning_rate(config: TrainConfig, global_batch: int, updates_per_epoch: in
             f"--warmup-epochs {config.warmup_epochs:g} leaves nothing of --epochs {config.epochs}",
             "warm up for less than the whole run",
         )
+    for milestone in config.milestones or ():
+        if not 0 < milestone < config.epochs:
+            raise UserError(
+                f"--milestones {milestone:g} is not within the {config.epochs} epochs of the run",
+                "give epochs after 0 and before the last",
+            )
     ratio = global_batch / config.lr_base_batch if config.lr_base_batch else 1.0
     peak = config.lr * SCALINGS[config.lr_scaling](ratio)
     # Goyal et al. 2017, §2.2: a rule that raised the rate starts from the unraised one.

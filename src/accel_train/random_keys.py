@@ -47,7 +47,11 @@ def seed_libraries(key: int) -> None:
 
     random.seed(key)
     np.random.seed(key & 0xFFFFFFFF)
-    torch.manual_seed(key)
+    torch.default_generator.manual_seed(key)  # torch.manual_seed takes 0.2 ms where CUDA was never used
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(key)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(key)
 
 
 def _mix(x: int) -> int:

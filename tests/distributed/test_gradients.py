@@ -31,7 +31,7 @@ def note_norm(optimizer, *_):
     at_step.append(torch.nn.utils.get_total_norm(gradients).item())
 
 torch.nn.utils.clip_grad_norm_ = noting_clip
-run = build_run(make_config(TrainConfig, json.loads(sys.argv[1]), {}), {})
+run = build_run(TrainConfig(**json.loads(sys.argv[1])), {})
 run.folder.mkdir(exist_ok=True)
 run.task.optimizer.optimizer.register_step_pre_hook(note_norm)
 for event in events(run):

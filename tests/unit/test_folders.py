@@ -206,3 +206,15 @@ def test_evaluation_reads_a_folder_by_the_runs_classes(tmp_path: Path) -> None:
     assert labelled(evaluation_folder(tmp_path / "whole", ("a", "b", "c"), "runs/x")) == {"c/00.png": 2}
     with pytest.raises(UserError, match="holds the class c, which runs/x lacks"):
         evaluation_folder(tmp_path / "plain", ("a", "b"), "runs/x")
+
+
+def test_linked_folders_are_followed_but_never_in_circles(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "data" / name / "0.png")
+    (tmp_path / "elsewhere").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "elsewhere" / "1.png")
+    (tmp_path / "data" / "a" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "b" / "circle").symlink_to(tmp_path / "data")
+    source = evaluation_folder(tmp_path / "data", ("a", "b"), "the run")
+    assert source.paths == ("a/0.png", "a/more/1.png", "b/0.png")

@@ -58,7 +58,8 @@ def test_the_log_file_has_each_progress_in_full(log_path: Path, capsys: pytest.C
     sink = RankLogSink(rank=0)
     for event in run_events():
         sink(event)
-    assert log_path.read_text().splitlines()[:3] == [
+    assert log_path.read_text().splitlines()[:4] == [
+        "runs on cpu, 1 thread",
         "update 10 lr 0.30000000000000004 local_loss 0.3333333333333333 local_ids_hash 0x1f",
         "update 20 lr 0.30000000000000004 local_loss 0.3333333333333333 local_ids_hash 0x1f",
         "epoch 1  local loss 0.3333 at update 20",
@@ -72,6 +73,7 @@ def test_other_ranks_say_a_prefixed_line_an_epoch(log_path: Path, capsys: pytest
     for event in run_events():
         sink(event)
     assert capsys.readouterr().err.splitlines() == [
+        "[rank 1/2 cpu] runs on cpu, 1 thread",
         "[rank 1/2 cpu] epoch 1  local loss 0.3333 at update 20",
         "[rank 1/2 cpu] epoch 2  local loss 0.3333 at update 40",
     ]

@@ -113,8 +113,8 @@ def _list_pictures(root: Path, classes: Sequence[str]) -> tuple[tuple[str, ...],
     """
     paths, labels, ignored = [], [], 0
     for label, name in enumerate(classes):
-        for folder, folders, files in os.walk(root / name):
-            folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for folder, folders, files in os.walk(root / name, followlinks=True):
+            folders[:] = sorted(f for f in folders if not f.startswith(".") and not _leads_back(folder, f))
             below = os.path.relpath(folder, root)
             for file in sorted(f for f in files if not f.startswith(".")):
                 if os.path.splitext(file)[1].lower() in EXTENSIONS:  # noqa: PTH122
@@ -127,3 +127,9 @@ def _list_pictures(root: Path, classes: Sequence[str]) -> tuple[tuple[str, ...],
 
 def _folder_names(root: Path) -> list[str]:
     return sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _leads_back(folder: str, name: str) -> bool:
+    """Tell whether a link leads to the folder that holds it, or to one above."""
+    path = Path(folder) / name
+    return path.is_symlink() and Path(folder).resolve().is_relative_to(path.resolve())

@@ -6,6 +6,7 @@ A ticket is epoch × images + image id: it tells a loader worker that outlives e
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,8 +33,8 @@ class EpochOrder:
 
     def tickets(self) -> Tensor:
         """Return the tickets of the epoch in order, int64, each image once."""
-        ids = torch.arange(self.images)
-        order = hash_ids(make_key(self.seed, "order", self.epoch), ids).argsort(stable=True)
+        hashes = hash_ids(make_key(self.seed, "order", self.epoch), torch.arange(self.images))
+        order = torch.from_numpy(np.argsort(hashes.numpy()))  # no two are equal: the hash is one-to-one
         return self.epoch * self.images + order
 
 
