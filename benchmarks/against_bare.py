@@ -26,7 +26,7 @@ def bare(batch_size: int, updates: int) -> float:
     model = build_model("cnn", classes=10, channels=1, data_size=28, image_size=None).module
     model = model.to(memory_format=torch.channels_last).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    images_BCHW = torch.randn(batch_size, 1, 28, 28).contiguous(memory_format=torch.channels_last)
+    images_BCHW = torch.empty(batch_size, 1, 28, 28, memory_format=torch.channels_last).normal_()
     labels_B = torch.randint(0, 10, (batch_size,))
     started = 0.0
     for update in range(updates):

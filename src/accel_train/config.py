@@ -164,7 +164,7 @@ class TrainConfig(HardwareConfig, DataConfig):
     milestones: tuple[float, ...] | None = Field(
         None,
         json_schema_extra=_SCHEDULE,
-        description="Epochs at which --schedule step multiplies by --gamma.",
+        description="Epoch at which --schedule step multiplies by --gamma; once for each.",
     )
     gamma: float | None = Field(
         None, gt=0, lt=1, json_schema_extra=_SCHEDULE, description="Factor of --schedule step. Unset: 0.1."

@@ -22,6 +22,8 @@ _LAUNCHERS = {
 _ACCELERATE_LAUNCH = ("launch", "accelerate-launch", "accelerate.commands.launch")
 _GRACE_SECONDS = 10.0  # for the other processes once one has failed, or once told to end
 _POLL_SECONDS = 0.05
+USERS_MISTAKE = 2
+"""Exit code of a process that its user can put right."""
 
 
 def available_cores() -> int:
@@ -172,7 +174,10 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> int:
         time.sleep(_POLL_SECONDS)
     if received:
         return 128 + received[0]
-    first_failure = first_failure or next((c.returncode for c in children if c.returncode), 0)
+    codes = [child.returncode for child in children]
+    if USERS_MISTAKE in codes:  # those that then lost it have other codes
+        return USERS_MISTAKE
+    first_failure = first_failure or next((code for code in codes if code), 0)
     return first_failure if first_failure >= 0 else 128 - first_failure
 
 

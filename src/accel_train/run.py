@@ -143,7 +143,7 @@ def facts(run: Run) -> RunStarted:
 def config_text(run: Run) -> str:
     """Return the YAML that gives this very run on any hardware: every value, and where it came from."""
     plan = run.task.plan
-    size = f"{plan.batch_size} × {plan.processes} processes × {plan.accumulate}"
+    size = f"{plan.batch_size} × processes {plan.processes} × accumulate {plan.accumulate}"
     found: dict[str, tuple[Any, str]] = {
         "global_batch_size": (plan.global_batch, f"batch size {size}"),
         "image_size": (run.built.image_size, "as data and model have it"),

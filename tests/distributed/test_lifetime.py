@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import Runner
+from PIL import Image
 
 MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
 GRACE_SECONDS = 8
@@ -112,3 +113,20 @@ def test_two_processes_end_soon_after_their_last_line_and_leave_no_complaint(run
     assert "terminate called" not in err
     assert "[W" not in err
     assert "warning" not in err.lower()
+
+
+def test_a_picture_that_one_process_cannot_read_is_one_error_of_the_whole_run(run: Runner) -> None:
+    for name, colour in {"a": "red", "b": "blue"}.items():
+        for split, count in {"train": 16, "val": 2}.items():
+            (run.folder / "pictures" / split / name).mkdir(parents=True)
+            for number in range(count):
+                Image.new("RGB", (32, 32), colour).save(run.folder / "pictures" / split / name / f"{number}.jpg")
+    broken = run.folder / "pictures" / "train" / "a" / "7.jpg"
+    broken.write_bytes(broken.read_bytes()[:-200])
+    ended = run("train", "--data", "pictures", "--batch-size", "8", "--epochs", "1", processes=2)
+    assert ended.code == 2
+    errors = [line for line in ended.err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert "7.jpg" in errors[0]
+    assert ended.err.count("hint:") == 1
+    assert "Traceback" not in ended.err

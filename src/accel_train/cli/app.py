@@ -13,10 +13,11 @@ from accel_train import __version__
 from accel_train.cli.evaluate import evaluate
 from accel_train.cli.train import train
 from accel_train.errors import UserError
-from accel_train.launch import end_with_parent
+from accel_train.launch import USERS_MISTAKE, end_with_parent, launched, launched_rank
 from accel_train.report.text import prepare_streams, printable
 
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
+_PEER_LOST = ("gloo/transport", "ncclRemoteError", "Connection reset by peer")  # in what torch 2.14 raises then
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,6 +60,8 @@ def _run() -> int:
             raise
         return _explain(error)
     except KeyboardInterrupt:
+        if launched_rank() == 0:
+            sys.stderr.write("interrupted\n")
         return 130
 
 
@@ -66,14 +69,17 @@ def _explain(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         if message := error.format_message():  # empty where no command was given: the help has been shown
             _say(*_usage(error, message))
-        return 2
+        return USERS_MISTAKE
     if isinstance(error, UserError):
         if error.everywhere and int(os.environ.get("LOCAL_RANK", "0")) > 0:
             # Rank 0 of this machine says the same; a launcher ends all when the first of them is gone.
             time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
         else:
             _say(error.message, error.hint)
-        return 2
+        return USERS_MISTAKE
+    if launched() and any(words in str(error) for words in _PEER_LOST):
+        sys.stderr.write(f"rank {launched_rank()} stopped, because another process of the run has ended\n")
+        return 1
     _say(f"{type(error).__name__}: {error}", "accel_train --debug … shows where; please report it")
     return 1
 

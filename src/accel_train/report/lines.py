@@ -60,6 +60,7 @@ class LineSink:
                 *self._progress,
                 f"{speed(self._pace.images_per_second())} images/s",
             )
+            self._progress = ()  # said once
             self._plan_next_line(event.update)
 
     def _note_progress(self, event: Progress) -> None:
