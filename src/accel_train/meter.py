@@ -10,7 +10,7 @@ T = TypeVar("T")
 class Meter:
     """Seconds of training, and those of them in which the next batch was waited for.
 
-    Validation is apart. The first update counts for nothing: it pays for what is made once.
+    Validation is apart. The speed leaves out the first update, which pays for what is made once.
     """
 
     def __init__(self) -> None:

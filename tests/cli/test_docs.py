@@ -3,10 +3,12 @@
 import re
 import shlex
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import Runner
+from conftest import Ended, Runner
 from PIL import Image
 
 ROOT = Path(__file__).parents[2]
@@ -31,16 +33,20 @@ def prepare(folder: Path) -> None:
     shutil.copytree(ROOT / "accelerate_configs", folder / "accelerate_configs")
 
 
+def start(run: Runner, command: str) -> Ended:
+    words = shlex.split(command.replace("ddp.yaml", "ddp.yaml --num_processes 2"))  # there, 8 GPUs
+    if "train" in words and not {"--help", "--dry-run"} & set(words):
+        words.append("--dry-run")
+    return run.program(words)
+
+
 @pytest.mark.timeout(600)
 def test_commands_of_the_documentation_run(run: Runner) -> None:
     prepare(run.folder)
     assert run("train", "--epochs", "1").code == 0  # runs/digits_cnn_001
     shown = commands()
     assert len(shown) > 12
-    for command in shown:
-        words = shlex.split(command.replace("ddp.yaml", "ddp.yaml --num_processes 2"))  # there, 8 GPUs
-        if "train" in words and not {"--help", "--dry-run"} & set(words):
-            words.append("--dry-run")
-        ended = run.program(words)
-        assert ended.code == 0, f"{command}\n{ended.out}\n{ended.err}"
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for command, ended in zip(shown, pool.map(partial(start, run), shown), strict=True):
+            assert ended.code == 0, f"{command}\n{ended.out}\n{ended.err}"
     assert [path.name for path in (run.folder / "runs").iterdir()] == ["digits_cnn_001"]

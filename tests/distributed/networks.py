@@ -1,6 +1,9 @@
-"""Small networks that tests name as users name theirs."""
+"""A network and data that tests name as users name theirs."""
 
 from torch import nn
+
+from accel_train.data.catalog import open_data
+from accel_train.data.sources import Source, spread
 
 
 def normalised(classes: int, channels: int) -> nn.Module:
@@ -10,3 +13,9 @@ def normalised(classes: int, channels: int) -> nn.Module:
         *(nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Dropout(0.2)),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, classes)),
     )
+
+
+def fashion() -> tuple[Source, Source]:
+    """Return 9,600 images of FashionMNIST to train on, and few to validate."""
+    data = open_data("fashion-mnist", directory=None, val_fraction=None, seed=0, limit=None)
+    return spread(data.train, 9600), spread(data.val, 96)

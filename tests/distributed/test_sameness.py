@@ -17,8 +17,8 @@ from accel_train.plan import make_plan
 
 HERE = Path(__file__).parent
 MODELS = ("cnn", "networks:normalised")
-SIX_WORKERS = {"data": "fashion-mnist", "global_batch_size": 96, "batch_size": 16, "augment": "standard"}
-RUN = {"epochs": 1, "limit": 9600, "lr": 0.05, "warmup_epochs": 0.1, "log_every": 1, "precision": "fp64"}
+SIX_WORKERS = {"data": "networks:fashion", "global_batch_size": 96, "batch_size": 16, "augment": "standard"}
+RUN = {"epochs": 1, "lr": 0.05, "warmup_epochs": 0.1, "log_every": 1, "precision": "fp64"}
 
 
 def flags(options: dict[str, object]) -> list[str]:
