@@ -3,13 +3,10 @@
 import json
 import re
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
-import safetensors.torch
+from comparing import flags, greatest_difference
 from conftest import Runner, read_metrics
-from torch import Tensor
 
 DIGITS = {"model": "cnn", "precision": "fp64", "epochs": 1, "lr": 0.1, "log_every": 1, "device": "cpu"}
 WRITES_NORMS = """
@@ -85,21 +82,6 @@ def pixels():
 def witness(classes):
     return Witness(81, classes)
 """
-
-
-def flags(options: dict[str, Any]) -> list[str]:
-    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
-def greatest_difference(a: Path, b: Path) -> float:
-    """Return the largest relative difference between the tensors of two files."""
-    tensors, others = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (a, b))
-    assert tensors.keys() == others.keys()
-
-    def relative(x: Tensor, y: Tensor) -> float:
-        return ((x.double() - y.double()).norm() / x.double().norm()).item()
-
-    return max(relative(tensors[name], others[name]) for name in tensors)
 
 
 def test_accumulating_changes_neither_losses_nor_weights(run: Runner) -> None:
