@@ -2,9 +2,9 @@
 
 import importlib
 import inspect
-import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from accel_train.errors import UserError
@@ -41,8 +41,9 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
 
 def _load(name: str, option: str) -> Callable[..., Any]:
     module_name, _, function_name = name.partition(":")
-    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    here = str(Path.cwd())
+    if "" not in sys.path and here not in sys.path:
+        sys.path.insert(0, here)
     try:
         function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
