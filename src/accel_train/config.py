@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
+from accel_train.durations import parse_duration, parse_interval
 from accel_train.errors import UserError
 
 _DATA: JsonDict = {"panel": "Data"}
@@ -14,6 +15,7 @@ _BATCH: JsonDict = {"panel": "Batch"}
 _OPTIMIZATION: JsonDict = {"panel": "Optimization"}
 _SCHEDULE: JsonDict = {"panel": "Learning rate"}
 _RUN: JsonDict = {"panel": "Run"}
+_CHECKPOINTS: JsonDict = {"panel": "Checkpoints"}
 _HARDWARE: JsonDict = {"panel": "Hardware"}
 
 Augmentation = Literal["none", "light", "standard"]
@@ -63,10 +65,22 @@ class HardwareConfig(Config):
         description="Communication backend. Unset: NCCL for GPUs, Gloo for CPUs.",
     )
     timeout: int = Field(300, gt=0, json_schema_extra=_HARDWARE, description="Seconds to wait for another process.")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=_HARDWARE,
+        description="Threads per process. Unset: OMP_NUM_THREADS, or all cores.",
+    )
 
 
 class TrainConfig(HardwareConfig, DataConfig):
     """One training run. None means: chosen from the data set, the model or the other options."""
+
+    strategy: Literal["auto", "ddp", "fsdp2"] = Field(
+        "auto",
+        json_schema_extra=_HARDWARE,
+        description="A copy of the model for each process (ddp), or a part each (fsdp2). auto: as the launcher says.",
+    )
 
     val_fraction: float | None = Field(
         None,
@@ -105,6 +119,11 @@ class TrainConfig(HardwareConfig, DataConfig):
     accumulate: int | None = Field(
         None, gt=0, json_schema_extra=_BATCH, description="Micro-batches per update. Unset: 1, or what fits."
     )
+    auto_micro_batch: bool = Field(
+        False,
+        json_schema_extra=_BATCH,
+        description="Find the largest batch size that fits into memory, and keep the global batch.",
+    )
     global_batch_size: int | None = Field(
         None,
         gt=0,
@@ -130,6 +149,12 @@ class TrainConfig(HardwareConfig, DataConfig):
         None,
         json_schema_extra=_OPTIMIZATION,
         description="Unset: what the launcher's configuration says, else fp32. fp64 is for checking sameness.",
+    )
+    ema: float | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=_OPTIMIZATION,
+        description="Average the weights with this half-life, in images; the average is what is judged and kept.",
     )
     lr: float | None = Field(
         None,
@@ -189,9 +214,54 @@ class TrainConfig(HardwareConfig, DataConfig):
     output: Path | None = Field(
         None, json_schema_extra=_RUN, description="Run folder, new or empty. Unset: a fresh one under runs/."
     )
+    init_from: Path | None = Field(
+        None,
+        json_schema_extra=_MODEL,
+        description="Begin with the weights of this run or file, and nothing else of it.",
+    )
+    exact: bool = Field(
+        False,
+        json_schema_extra=_RUN,
+        description="The same bits on any number of processes: one order of adding gradients, one thread unless given.",
+    )
+    on_nan: Literal["stop", "rollback"] = Field(
+        "stop",
+        json_schema_extra=_RUN,
+        description="When loss or weights are no longer finite: stop, or go back to the last checkpoint and leave out "
+        "the updates since.",
+    )
     log_every: int = Field(
         20, gt=0, json_schema_extra=_RUN, description="Updates between two progress records in metrics.jsonl."
     )
+    watch_every: int = Field(
+        100, ge=0, json_schema_extra=_RUN, description="Updates between two checks that all processes agree; 0: none."
+    )
+    time_limit: str | None = Field(
+        None, json_schema_extra=_RUN, description="Save and stop before this much time is over, as in 3h50m."
+    )
+    save_every: str = Field(
+        "1epoch", json_schema_extra=_CHECKPOINTS, description="When to save: 1epoch, 500updates or 10min."
+    )
+    keep: int = Field(
+        2, ge=1, json_schema_extra=_CHECKPOINTS, description="Checkpoints to keep, besides that of the best epoch."
+    )
+    resume: str = Field(
+        "auto",
+        json_schema_extra=_CHECKPOINTS,
+        description="auto: go on where the run in the output folder was; never; or a checkpoint or run to go on from.",
+    )
+
+    @field_validator("save_every")
+    @classmethod
+    def _is_interval(cls, value: str) -> str:
+        return str(parse_interval(value))
+
+    @field_validator("time_limit")
+    @classmethod
+    def _is_duration(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_duration(value)
+        return value
 
     @model_validator(mode="after")
     def _refuse_what_has_no_effect(self) -> Self:
@@ -205,6 +275,10 @@ class TrainConfig(HardwareConfig, DataConfig):
             raise UserError("--lr-base-batch has no effect with --lr-scaling none", "choose linear or sqrt")
         if self.warmup_epochs == 0 and self.warmup_from is not None:
             raise UserError("--warmup-from has no effect with --warmup-epochs 0", "leave one of them out")
+        if self.exact and self.strategy == "fsdp2":
+            raise UserError("--exact does not work with --strategy fsdp2 yet", "leave one of them out")
+        if self.auto_micro_batch and self.strategy == "fsdp2":
+            raise UserError("--auto-micro-batch does not work with --strategy fsdp2 yet", "give --batch-size")
         return self
 
 
@@ -223,5 +297,11 @@ class EvaluateConfig(HardwareConfig, DataConfig):
     precision: Precision | None = Field(None, json_schema_extra=_MODEL, description="Unset: the run's.")
 
 
-PLACEMENT = frozenset({"processes", "device", "backend", "timeout", "workers", "output", "accumulate"})
+PLACEMENT = frozenset(
+    {"processes", "device", "backend", "timeout", "threads", "strategy", "workers", "output", "accumulate"}
+    | {"resume", "time_limit"}
+)
 """Fields that only place a run: they change where and how fast it is computed, not what."""
+
+FREE_ON_RESUME = PLACEMENT | {"epochs", "data_dir", "log_every", "watch_every", "save_every", "keep", "on_nan"}
+"""Fields in which a resumed run may differ from what it was; of `epochs` it may only have more."""

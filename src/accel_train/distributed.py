@@ -2,8 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,100 +14,42 @@ from accelerate.utils import (
     InitProcessGroupKwargs,
     broadcast_object_list,
 )
-from torch import nn
+from torch import Tensor, nn
 
+from accel_train import process_group, sharding
+from accel_train.choices import choose_backend, choose_device, choose_precision, choose_strategy
 from accel_train.errors import UserError
 from accel_train.launch import launched
 
 T = TypeVar("T")
 
 _AUTOCAST = {"fp32": "no", "tf32": "no", "fp64": "no", "bf16": "bf16", "fp16": "fp16"}
-_FROM_LAUNCHER = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
-_BACKENDS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "gloo"), "mps": ()}
-_NOT_YET = {
-    "ACCELERATE_USE_FSDP": "FSDP",
-    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
-    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
-    "ACCELERATE_USE_PARALLELISM_CONFIG": "a parallelism config",
-}
+_NAMES = {"ddp": "DDP", "fsdp2": "FSDP2"}
 DTYPES = {"fp64": torch.float64}
 """Number format of weights and images, where it is not float32."""
+stop = process_group.leave
+"""What ends that which :func:`start` began."""
 
 
-def start(*, device: str, backend: str | None, precision: str | None, timeout: int) -> tuple[Accelerator, str]:
+def start(
+    *, device: str, backend: str | None, precision: str | None, timeout: int, strategy: str = "auto"
+) -> tuple[Accelerator, str]:
     """Collective: form the group of processes; return the Accelerator and the precision that runs.
 
     Raises:
-        UserError: a launcher's or an option's wish cannot be met here.
+        UserError: a launcher's or an option's wish cannot be met here, or a process has not come.
     """
-    _refuse_strategies(os.environ)
     kind = choose_device(device, os.environ)
     precision = choose_precision(precision, kind, os.environ)
     world_size = int(os.environ["WORLD_SIZE"]) if launched() else 1
-    _refuse_backend(backend, kind, world_size)
+    strategy = choose_strategy(strategy, world_size, os.environ)
+    backend = choose_backend(backend, kind, world_size)
     _set_float32(precision)
-    # torch has renamed broadcast_buffers, accelerate 1.15 knows the old name alone.
-    warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
-    process_group = InitProcessGroupKwargs(timeout=timedelta(seconds=timeout))
-    if backend is not None:
-        process_group.backend = backend
-    accelerator = Accelerator(
-        cpu=kind == "cpu",
-        mixed_precision=_AUTOCAST[precision],
-        rng_types=[],  # keys take the place of generators in step
-        dataloader_config=DataLoaderConfiguration(
-            split_batches=True, even_batches=False, use_seedable_sampler=False, non_blocking=True
-        ),
-        kwargs_handlers=[
-            process_group,
-            # RunningStatistics averages what changes; DDP would copy those of rank 0 over the others.
-            DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True),
-        ],
-    )
-    _check_obtained(accelerator, kind, backend, world_size, _AUTOCAST[precision])
+    if backend not in (None, "mpi"):  # MPI has its own way of meeting, which Accelerate knows
+        process_group.join(backend, timeout)
+    accelerator = _accelerator(kind, backend, _AUTOCAST[precision], timeout, strategy)
+    _check_obtained(accelerator, kind, backend, world_size, _AUTOCAST[precision], strategy)
     return accelerator, precision
-
-
-def choose_device(asked: str, environ: Mapping[str, str]) -> str:
-    """Return cpu, cuda or mps; auto prefers what computes fastest unless the launcher's config says CPU.
-
-    Raises:
-        UserError: the device is not there, or not once for each process of this machine.
-    """
-    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    if asked == "auto":
-        if environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1", "yes"):
-            return "cpu"
-        asked = "cuda" if cuda else "mps" if mps else "cpu"
-    if (asked == "cuda" and not cuda) or (asked == "mps" and not mps):
-        raise UserError(f"--device {asked}, but torch finds no such device", "use --device cpu, or install its driver")
-    local = int(environ.get("LOCAL_WORLD_SIZE", "1")) if launched(environ) else 1
-    count = torch.cuda.device_count() if asked == "cuda" else 1
-    if asked != "cpu" and local > count:
-        raise UserError(
-            f"{local} processes on this machine, but {count} {asked} devices", f"start {count}, or use --device cpu"
-        )
-    return asked
-
-
-def choose_precision(asked: str | None, device: str, environ: Mapping[str, str]) -> str:
-    """Return the precision that runs: a flag wins over the launcher's configuration, fp32 is the last resort.
-
-    Raises:
-        UserError: it would do nothing on this device, or does not exist.
-    """
-    source = "--precision"
-    if asked is None:
-        launcher = environ.get("ACCELERATE_MIXED_PRECISION", "no")
-        source = "mixed_precision of the launcher's configuration:"
-        if launcher not in _FROM_LAUNCHER:
-            raise UserError(f"{source} {launcher} is not supported", f"choose {', '.join(_FROM_LAUNCHER)}")
-        asked = _FROM_LAUNCHER[launcher]
-    if asked in ("fp16", "tf32") and device != "cuda":
-        raise UserError(f"{source} {asked} does nothing on {device}", "use bf16 or fp32")
-    if asked == "fp64" and device == "mps":
-        raise UserError("--precision fp64 does not exist on mps", "use --device cpu")
-    return asked
 
 
 def on_main(accelerator: Accelerator, function: Callable[[], T]) -> T:
@@ -138,43 +79,68 @@ def unwrapped(accelerator: Accelerator, model: nn.Module) -> nn.Module:
     return plain
 
 
+def prepare(
+    accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer, *loaders: Any
+) -> tuple[Any, ...]:
+    """Collective: hand a model, its optimizer and loaders to Accelerate, and return them as it gives them back.
+
+    Raises:
+        UserError: the model was not shared out among the processes, though it was asked for.
+    """
+    if not accelerator.is_fsdp2:
+        prepared: tuple[Any, ...] = accelerator.prepare(model, optimizer, *loaders)
+        return prepared
+    sharding.arrange(accelerator, model)
+    prepared = accelerator.prepare(model, optimizer, *loaders)
+    sharding.check_sharded(accelerator, prepared[0])
+    return prepared
+
+
+def whole_weights(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
+    """Collective: return on rank 0 what plain torch loads into the plain model with `strict=True`; nothing elsewhere.
+
+    The tensors are on the CPU, whole, packed, each in memory of its own.
+    """
+    weights = {}
+    for name, weight in unwrapped(accelerator, model).state_dict().items():
+        tensor = sharding.whole(weight.detach())  # one at a time: all at once may not fit on the device
+        if accelerator.is_main_process:
+            weights[name] = tensor.cpu().clone(memory_format=torch.contiguous_format)
+    return weights
+
+
 def strategy(accelerator: Accelerator) -> str:
     """Name how the work is shared."""
-    return "DDP" if accelerator.num_processes > 1 else "single process"
+    if accelerator.num_processes == 1:
+        return "single process"
+    return _NAMES["fsdp2" if accelerator.is_fsdp2 else "ddp"]
 
 
-def stop() -> None:
-    """Leave the group of processes, however the run ended."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        with suppress(RuntimeError):  # a peer that has died is no news here
-            torch.distributed.destroy_process_group()
-
-
-def _refuse_strategies(environ: Mapping[str, str]) -> None:
-    for variable, name in _NOT_YET.items():
-        if environ.get(variable, "").lower() in ("true", "1", "yes"):
-            raise UserError(
-                f"the launcher's configuration asks for {name}, which is not supported yet",
-                "use distributed_type MULTI_GPU (DDP), as in accelerate_configs/ddp.yaml",
-            )
-
-
-def _refuse_backend(backend: str | None, device: str, world_size: int) -> None:
-    if backend is None:
-        if world_size > 1 and not _BACKENDS[device]:
-            raise UserError(f"{world_size} processes cannot share {device}", "use one process, or --device cpu")
-        return
-    if world_size == 1:
-        raise UserError(f"--backend {backend} has no effect on a single process", "leave it out, or add --processes")
-    there = {
-        "gloo": torch.distributed.is_gloo_available(),
-        "nccl": torch.distributed.is_nccl_available(),
-        "mpi": torch.distributed.is_mpi_available(),
-    }
-    if not there[backend]:
-        raise UserError(f"--backend {backend}, but this torch was built without it", "leave it out")
-    if backend not in _BACKENDS[device]:
-        raise UserError(f"--backend {backend} does not serve {device}", f"choose {' or '.join(_BACKENDS[device])}")
+def _accelerator(kind: str, backend: str | None, autocast: str, timeout: int, strategy: str) -> Accelerator:
+    # torch has renamed broadcast_buffers, accelerate 1.15 knows the old name alone.
+    warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
+    fsdp2 = sharding.plugin(os.environ) if strategy == "fsdp2" else None
+    os.environ["ACCELERATE_USE_FSDP"] = str(fsdp2 is not None).lower()  # the launcher's word counts for Accelerate
+    group = InitProcessGroupKwargs(timeout=timedelta(seconds=timeout))
+    if backend is not None:
+        group.backend = backend
+    accelerator = Accelerator(
+        cpu=kind == "cpu",
+        mixed_precision=autocast,
+        fsdp_plugin=fsdp2,
+        rng_types=[],  # keys take the place of generators in step
+        dataloader_config=DataLoaderConfiguration(
+            split_batches=True, even_batches=False, use_seedable_sampler=False, non_blocking=True
+        ),
+        kwargs_handlers=[
+            group,
+            # RunningStatistics averages what changes; DDP would copy those of rank 0 over the others.
+            DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True),
+        ],
+    )
+    if fsdp2 is not None and kind == "cpu":
+        sharding.enable_on_cpu(accelerator, fsdp2)
+    return accelerator
 
 
 def _set_float32(precision: str) -> None:
@@ -183,12 +149,17 @@ def _set_float32(precision: str) -> None:
     torch.backends.cudnn.conv.fp32_precision = wanted  # type: ignore[attr-defined]
 
 
-def _check_obtained(accelerator: Accelerator, device: str, backend: str | None, world_size: int, autocast: str) -> None:
+def _check_obtained(
+    accelerator: Accelerator, device: str, backend: str | None, world_size: int, autocast: str, asked_strategy: str
+) -> None:
+    obtained_backend = torch.distributed.get_backend() if world_size > 1 else None
     compared = {
         "processes": (world_size, accelerator.num_processes),
         "device": (device, accelerator.device.type),
         "mixed precision": (autocast, accelerator.mixed_precision),
-        "backend": (backend or accelerator.state.backend, accelerator.state.backend),
+        "backend": (backend, obtained_backend),
+        "Accelerate's backend": (obtained_backend, accelerator.state.backend if world_size > 1 else None),
+        "strategy": (_NAMES[asked_strategy] if world_size > 1 else "single process", strategy(accelerator)),
     }
     for what, (asked, obtained) in compared.items():
         if asked != obtained:

@@ -4,8 +4,8 @@ Shape suffixes: B images, C channels, H height, W width, K classes.
 """
 
 import time
-from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,18 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from accel_train.averaging import WeightAverage
 from accel_train.data.augment import ImageTransform
 from accel_train.data.loader import Batch, batches
-from accel_train.data.order import PADDING
+from accel_train.data.order import PADDING, EpochOrder
+from accel_train.divergence import Divergence
 from accel_train.errors import UserError
 from accel_train.events import EpochEnd, Progress, RunEnded, UpdateDone
+from accel_train.gradients import MeanGradient, gradient_norm
 from accel_train.meter import Meter
 from accel_train.metrics import Means, Sums, means, split_outputs, training_loss
 from accel_train.plan import Plan
+from accel_train.position import Position
 from accel_train.random_keys import hash_ids, make_key, seed_libraries
 from accel_train.running_statistics import RunningStatistics
 
@@ -34,9 +38,16 @@ class Task:
     optimizer: Any
     train_loader: Any
     val_loader: Any
+    order: EpochOrder
+    """That `train_loader` reads in."""
     transform: ImageTransform
     statistics: RunningStatistics
+    gradient: MeanGradient
+    average: WeightAverage | None
+    divergence: Divergence
     plan: Plan
+    epoch_sums: Sums
+    """Over this process's images of the epoch begun."""
     seed: int
     label_smoothing: float
     clip_norm: float | None
@@ -50,138 +61,199 @@ class Stopping:
     target_accuracy: float | None
     patience: int | None
 
-    def reason(self, accuracy: float, epochs_without_better: int) -> str | None:
-        """Return why to stop now, or None to go on."""
-        if self.target_accuracy is not None and accuracy >= self.target_accuracy:
+    def reason(self, position: Position) -> str | None:
+        """Return why to train no more, or None to go on."""
+        if position.last is None or position.best is None:
+            return None
+        if self.target_accuracy is not None and position.last.judged_accuracy >= self.target_accuracy:
             return f"target accuracy {self.target_accuracy:g} reached"
+        epochs_without_better = position.last.epoch - position.best.epoch
         if self.patience is not None and epochs_without_better >= self.patience:
             return f"no better epoch for {epochs_without_better}"
         return None
 
 
-def train(task: Task, stopping: Stopping) -> Iterator[UpdateDone | Progress | EpochEnd | RunEnded]:
-    """Collective: train epoch by epoch, evaluating after each, and yield what happens."""
-    meter = Meter()
-    began = time.perf_counter()
-    best = None
-    for epoch in range(task.plan.epochs):
-        last = yield from _train_and_evaluate(task, epoch, meter, best)
-        if best is None or last.best:
-            best = last
-        yield last
-        reason = stopping.reason(last.val_accuracy, last.epoch - best.epoch)
-        if reason:
-            break
-    assert best is not None
+@dataclass(frozen=True)
+class Waiting:
+    """What the loop calls where it may wait for other processes."""
+
+    tick: Callable[[], None]
+    """Tells the others that this process has come so far."""
+    interrupted: Callable[[], bool]
+    """Collective: whether to break off a validation."""
+
+
+def train(
+    task: Task, stopping: Stopping, position: Position, meter: Meter, waiting: Waiting
+) -> Iterator[UpdateDone | Progress | EpochEnd | RunEnded]:
+    """Collective: train from a position on, evaluating after each epoch, and yield what happens.
+
+    Whoever takes an event may save the run as it then is, or ask for no more. Ends without RunEnded if a
+    validation was interrupted.
+    """
+    began = time.perf_counter() - position.seconds
+    while (reason := stopping.reason(position)) is None and position.epochs < task.plan.epochs:
+        epoch_began = time.perf_counter()
+        pace = yield from _train_one_epoch(task, position, meter, waiting)
+        if not _validate(task, position, waiting, pace, epoch_began):
+            return
+        position.seconds = time.perf_counter() - began
+        assert position.last is not None
+        yield position.last
+    assert position.best is not None
+    assert position.last is not None
     yield RunEnded(
         reason=reason or "all epochs done",
-        epochs=last.epoch,
-        updates=last.update,
-        train_accuracy=last.train_accuracy,
-        val_accuracy=last.val_accuracy,
-        best_epoch=best.epoch,
-        best_val_accuracy=best.val_accuracy,
+        epochs=position.last.epoch,
+        updates=position.update,
+        train_accuracy=position.last.train_accuracy,
+        val_accuracy=position.last.judged_accuracy,
+        best_epoch=position.best.epoch,
+        best_val_accuracy=position.best.judged_accuracy,
         images_per_second=meter.images_per_second,
         data_wait_share=meter.wait_share,
+        save_share=meter.share("save"),
+        watch_share=meter.share("watch"),
         seconds=time.perf_counter() - began,
     )
 
 
-def _train_and_evaluate(
-    task: Task, epoch: int, meter: Meter, best: EpochEnd | None
-) -> Generator[UpdateDone | Progress, None, EpochEnd]:
-    began = time.perf_counter()
-    meter.start()
-    trained = yield from train_one_epoch(task, epoch, meter)
-    seconds = meter.stop()
-    validated = evaluate(task.accelerator, task.model, task.val_loader, task.transform)
-    updates = (epoch + 1) * task.plan.updates_per_epoch
-    return EpochEnd(
-        epoch=epoch + 1,
-        update=updates,
-        train_loss=trained.loss,
-        train_accuracy=trained.accuracy,
-        val_loss=validated.loss,
-        val_accuracy=validated.accuracy,
-        lr=task.plan.learning_rate(updates - 1),
-        images_per_second=trained.images / seconds,
-        seconds=time.perf_counter() - began,
-        best=best is None or validated.accuracy > best.val_accuracy,
-    )
-
-
-def train_one_epoch(task: Task, epoch: int, meter: Meter) -> Generator[UpdateDone | Progress, None, Means]:
-    """Collective: make the updates of an epoch, counted from 0; return means over the images of all processes."""
-    plan, accelerator = task.plan, task.accelerator
+def _train_one_epoch(
+    task: Task, position: Position, meter: Meter, waiting: Waiting
+) -> Generator[UpdateDone | Progress, None, float]:
+    """Collective: make the rest of an epoch's updates; return images per second over all processes."""
+    plan, began_at = task.plan, position.update
     task.model.train()
-    task.train_loader.set_epoch(epoch)
-    epoch_sums, update_sums = Sums(accelerator.device), Sums(accelerator.device)
-    ids_hash = torch.zeros((), dtype=torch.int64, device=accelerator.device)
-    first = epoch * plan.updates_per_epoch * plan.accumulate
-    for position, batch in enumerate(meter.waiting_for(batches(task.train_loader)), start=first):
-        update, micro_batch = divmod(position, plan.accumulate)
-        _add_gradient(task, batch, update, micro_batch, update_sums)
-        ids_hash += hash_ids(0, batch.tickets_B).sum()
+    task.train_loader.set_epoch(position.epochs)
+    task.order.first_update = position.update - position.epochs * plan.updates_per_epoch
+    sums = Sums(task.accelerator.device)
+    tickets: list[Tensor] = []
+    meter.start()
+    for number, batch in enumerate(meter.waiting_for(batches(task.train_loader))):
+        micro_batch = number % plan.accumulate
+        tickets.append(batch.tickets_B)
+        _add_gradient(task, batch, position.update, micro_batch, sums, waiting)
         if micro_batch < plan.accumulate - 1:
             continue
-        _update(task, update)
+        norm = _update(task, position.update)
+        task.divergence.note(sums.tensor[0], position.update)
+        task.epoch_sums.tensor += sums.tensor
         meter.count(plan.global_batch)
-        epoch_sums.tensor += update_sums.tensor
-        if (update + 1) % task.log_every == 0:
-            local_hash = f"{ids_hash.item() % 2**64:016x}"
-            local_loss = means(update_sums.tensor).loss
-            yield Progress(epoch + 1, update + 1, plan.learning_rate(update), local_loss, local_hash)
-            ids_hash.zero_()
-        update_sums.tensor.zero_()
-        yield UpdateDone(epoch + 1, update + 1)
-    return means(accelerator.reduce(epoch_sums.tensor, "sum"))
+        position.update += 1
+        if position.update % task.log_every == 0:
+            yield _progress(task, position, sums, norm, torch.cat(tickets))
+            task.divergence.check(position.update, plan.learning_rate(position.update - 1))
+        sums.tensor.zero_()
+        tickets.clear()
+        yield UpdateDone(position.epochs + 1, position.update)
+    seconds = meter.stop()
+    return (position.update - began_at) * plan.global_batch / seconds
 
 
-def evaluate(accelerator: Accelerator, model: nn.Module, loader: Any, transform: ImageTransform) -> Means:
-    """Collective: return means over all images of a loader, each counted once whatever the number of processes."""
+def evaluate(
+    accelerator: Accelerator,
+    model: nn.Module,
+    loader: Any,
+    transform: ImageTransform,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Means | None:
+    """Collective: return means over all images of a loader, each counted once whatever the number of processes.
+
+    None if `interrupted` said so, on all processes alike.
+    """
     model.eval()
     sums = Sums(accelerator.device)
     with torch.no_grad():
         for batch in batches(loader):
+            if interrupted():
+                return None
             logits_BK, _, _ = split_outputs(model(transform(batch.images_BCHW)))
             sums.add_images(logits_BK, batch.labels_B, batch.tickets_B != PADDING)
     return means(accelerator.reduce(sums.tensor, "sum"))
 
 
-def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums: Sums) -> None:
+def _validate(task: Task, position: Position, waiting: Waiting, pace: float, began: float) -> bool:
+    """Collective: evaluate at the end of an epoch and move the position past it, unless interrupted."""
+    task.divergence.check(position.update, task.plan.learning_rate(position.update - 1))
+    trained = means(task.accelerator.reduce(task.epoch_sums.tensor, "sum"))
+    found: list[Means] = []
+    contexts: list[AbstractContextManager[None]] = [nullcontext()]
+    if task.average is not None:
+        contexts.append(task.average.in_place_of_weights())
+    for weights in contexts:
+        with weights:
+            one = evaluate(task.accelerator, task.model, task.val_loader, task.transform, waiting.interrupted)
+        if one is None:
+            return False
+        found.append(one)
+    end = EpochEnd(
+        epoch=position.epochs + 1,
+        update=position.update,
+        train_loss=trained.loss,
+        train_accuracy=trained.accuracy,
+        val_loss=found[0].loss,
+        val_accuracy=found[0].accuracy,
+        ema_val_loss=found[-1].loss if task.average else None,
+        ema_val_accuracy=found[-1].accuracy if task.average else None,
+        lr=task.plan.learning_rate(position.update - 1),
+        images_per_second=pace,
+        seconds=time.perf_counter() - began,
+        best=position.best is None or found[-1].accuracy > position.best.judged_accuracy,
+    )
+    position.last = end
+    if end.best:
+        position.best = end
+    position.epochs += 1
+    task.epoch_sums.tensor.zero_()
+    return True
+
+
+def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums: Sums, waiting: Waiting) -> None:
     """Add the gradient of one virtual worker; at the update's last one the processes exchange what they have."""
-    plan, accelerator = task.plan, task.accelerator
-    virtual_worker = accelerator.process_index * plan.accumulate + micro_batch
-    last = micro_batch == plan.accumulate - 1
+    plan = task.plan
+    if micro_batch == 0:
+        task.optimizer.zero_grad()  # not sooner: until here one may ask for the gradient's norm
+    virtual_worker = task.accelerator.process_index * plan.accumulate + micro_batch
     seed_libraries(make_key(task.seed, "update", update, virtual_worker))
     images_BCHW = task.transform(batch.images_BCHW, batch.tickets_B)
     task.statistics.begin_micro_batch()
-    with nullcontext() if last else accelerator.no_sync(task.model):
+    last = micro_batch == plan.accumulate - 1
+    with task.gradient.backward_context(last):
         loss, logits_BK = training_loss(task.model(images_BCHW), batch.labels_B, task.label_smoothing)
-        accelerator.backward(loss)
-    task.statistics.end_micro_batch()
+        waiting.tick()
+        task.accelerator.backward(loss)
+    if last and update % plan.updates_per_epoch == 0:
+        _refuse_unused(task.model)
+    task.gradient.add()
     sums.add_batch(loss, logits_BK, batch.labels_B)
 
 
-def _update(task: Task, update: int) -> None:
-    """Collective: change the weights by the gradient of all virtual workers."""
-    if update == 0:
-        _refuse_unused(task.model)
-    if task.plan.accumulate > 1:
-        # Dividing here and not the loss keeps each virtual worker's backward pass the same bits wherever it runs.
-        for parameter in task.model.parameters():
-            if parameter.grad is not None:
-                parameter.grad.div_(task.plan.accumulate)
+def _update(task: Task, update: int) -> Tensor | None:
+    """Collective: change the weights by the gradient of all virtual workers; return its norm if it was clipped."""
+    task.gradient.finish()
     for group in task.optimizer.param_groups:
         group["lr"] = task.plan.learning_rate(update)
+    norm: Tensor | None = None
     if task.clip_norm is not None:
-        task.accelerator.clip_grad_norm_(task.model.parameters(), task.clip_norm)
+        norm = task.accelerator.clip_grad_norm_(task.model.parameters(), task.clip_norm)
     task.optimizer.step()
-    task.optimizer.zero_grad()
-    change: Tensor = task.statistics.change
-    if change.numel():
-        change = task.accelerator.reduce(change, "sum")
-    task.statistics.end_update(change, task.plan.virtual_workers)
+    if task.average is not None:
+        task.average.update()
+    return norm
+
+
+def _progress(task: Task, position: Position, sums: Sums, norm: Tensor | None, tickets: Tensor) -> Progress:
+    """Collective: return the numbers of the update just made."""
+    if norm is None:
+        norm = gradient_norm(task.model.parameters())
+    return Progress(
+        epoch=position.epochs + 1,
+        update=position.update,
+        lr=task.plan.learning_rate(position.update - 1),
+        local_loss=means(sums.tensor).loss,
+        gradient_norm=float(norm),
+        local_ids_hash=f"{hash_ids(0, tickets).sum().item() % 2**64:016x}",
+    )
 
 
 def _refuse_unused(model: nn.Module) -> None:

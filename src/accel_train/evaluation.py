@@ -35,6 +35,7 @@ def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
         backend=config.backend,
         precision=config.precision or trained_by.precision,
         timeout=config.timeout,
+        strategy="ddp",  # a launcher may say otherwise; there is nothing to train
     )
     dtype = distributed.DTYPES.get(precision, torch.float32)
     model = _build(description).module
@@ -59,6 +60,7 @@ def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
     )
     prepared = accelerator.prepare_model(model.to(dtype).to(memory_format=torch.channels_last), evaluation_mode=True)
     found = engine.evaluate(accelerator, prepared, accelerator.prepare(loader), transform)
+    assert found
     return Evaluated(
         run_folder=str(folder),
         weights=config.weights,

@@ -52,6 +52,9 @@ class RunStarted:
     warmup_updates: int
     warmup_from: float
     seed: int
+    exact: bool
+    ema_half_life: float | None
+    """In images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Progress:
     """Numbers of this process, every `log_every` updates.
 
     `local_ids_hash` is the sum, modulo 2**64, of a hash of every (epoch, image id) that this process
-    trained on since the event before: added over the processes it is the same for any number of them.
+    trained on in this update: added over the processes it is the same for any number of them.
     """
 
     kind: ClassVar[str] = "progress"
@@ -78,6 +81,8 @@ class Progress:
     lr: float
     local_loss: float
     """Mean over this process's images of this update."""
+    gradient_norm: float
+    """Of the mean gradient of all processes, before clipping."""
     local_ids_hash: str
 
 
@@ -95,6 +100,9 @@ class EpochEnd:
     """As trained: augmented images, weights that change within the epoch."""
     val_loss: float
     val_accuracy: float
+    ema_val_loss: float | None
+    """Of the averaged weights, where there are any."""
+    ema_val_accuracy: float | None
     lr: float
     """Of the epoch's last update."""
     images_per_second: float
@@ -102,6 +110,11 @@ class EpochEnd:
     seconds: float
     """Training and validation."""
     best: bool
+
+    @property
+    def judged_accuracy(self) -> float:
+        """The validation accuracy that decides what is best: of the averaged weights where there are any."""
+        return self.val_accuracy if self.ema_val_accuracy is None else self.ema_val_accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,46 @@ class RunEnded:
     """From the second update to the last, validation apart, all processes."""
     data_wait_share: float
     """Share of the training time in which this process waited for the next batch."""
+    save_share: float
+    """Share of the run's time in which saving held up this process."""
+    watch_share: float
+    """Share of the run's time in which this process checked that all agree."""
     seconds: float
+    """Since the run began, restarts apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The run goes on where a checkpoint left it; comes right after RunStarted."""
+
+    kind: ClassVar[str] = "resumed"
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint is committed: whatever happens now, the run can go on from it."""
+
+    kind: ClassVar[str] = "saved"
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know of."""
+
+    kind: ClassVar[str] = "notice"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The run was stopped before its end, all is saved; comes instead of RunEnded."""
+
+    kind: ClassVar[str] = "stopped"
+    reason: str
+    update: int
+    exit_code: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +190,7 @@ class Evaluated:
     """Right class among the five best; 1 where there are no more than five."""
 
 
-Event = RunStarted | UpdateDone | Progress | EpochEnd | RunEnded
+Event = RunStarted | Resumed | UpdateDone | Progress | EpochEnd | Saved | Notice | Stopped | RunEnded
 
 
 def as_record(event: Event | Evaluated) -> dict[str, Any]:

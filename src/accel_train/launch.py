@@ -1,29 +1,32 @@
 """Starts the processes of a run on this machine, and finds out how many a launcher asked for."""
 
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
+from accel_train import interruption
 from accel_train.errors import UserError
 
-_PARENT_PIPE = "ACCEL_TRAIN_PARENT_PIPE"
+_PARENT = os.getppid()  # read first of all: it changes when that process dies
+_LAUNCHER_PID = "ACCEL_TRAIN_LAUNCHER_PID"
 _LAUNCHERS = {
-    _PARENT_PIPE: "accel_train",
+    _LAUNCHER_PID: "accel_train",
     "ACCELERATE_MIXED_PRECISION": "accelerate launch",
     "TORCHELASTIC_RUN_ID": "torchrun",
 }
 _ACCELERATE_LAUNCH = ("launch", "accelerate-launch", "accelerate.commands.launch")
-_GRACE_SECONDS = 10.0  # for the other processes once one has failed, or once told to end
+_SECONDS_TO_SAVE = 30.0  # for all processes once they are told to stop
+_SECONDS_AFTER_FAILURE = 10.0  # for the others once one has failed
 _POLL_SECONDS = 0.05
 USERS_MISTAKE = 2
 """Exit code of a process that its user can put right."""
+_EXPLAINED = (0, 1, USERS_MISTAKE, *(reason.exit_code for reason in interruption.SIGNALS.values()))
 
 
 def available_cores() -> int:
@@ -49,6 +52,13 @@ def launched_rank() -> int:
 def launcher_name() -> str:
     """Say who started the processes."""
     return next((name for variable, name in _LAUNCHERS.items() if variable in os.environ), "accel_train")
+
+
+def launcher_pid() -> int | None:
+    """Return the process whose death must end this one: a launcher, but not a person's shell."""
+    if _LAUNCHER_PID in os.environ:
+        return int(os.environ[_LAUNCHER_PID])
+    return _PARENT if any(variable in os.environ for variable in _LAUNCHERS) else None
 
 
 def processes_to_start(asked: int | None) -> int:
@@ -101,19 +111,22 @@ def _asked_of_accelerate() -> int:
 
 
 def start_processes(count: int, arguments: list[str]) -> int:
-    """Run this program `count` times as one job and return its exit code.
+    """Run this program `count` times as one job and return its exit code: that of the first failure.
 
     Processes have a session of their own, so that Ctrl-C reaches them once, through this one; when this one
-    dies, however suddenly, so do they.
+    dies, however suddenly, they stop as their `Interruption` says.
     """
-    lifeline, held_open = os.pipe()
+    received: list[int] = []
+    for number in interruption.SIGNALS:
+        signal.signal(number, lambda number, frame: received.append(number))
+    interruption.release()
     environment = {
         **os.environ,
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
-        _PARENT_PIPE: str(lifeline),
+        _LAUNCHER_PID: str(os.getpid()),
     }
     environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // count)))
     if sys.platform == "linux":
@@ -122,63 +135,60 @@ def start_processes(count: int, arguments: list[str]) -> int:
         subprocess.Popen(
             [sys.executable, "-m", "accel_train", *arguments],
             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            pass_fds=(lifeline,),
             start_new_session=True,
         )
         for rank in range(count)
     ]
     try:
-        return _wait(children)
+        return _wait(children, received)
     finally:
         for child in children:
             child.kill()
         for child in children:
             child.wait()
-        os.close(held_open)
-        os.close(lifeline)
 
 
-def end_with_parent() -> None:
-    """End this process as soon as the one that started it by :func:`start_processes` is gone."""
-    if _PARENT_PIPE not in os.environ:
-        return
-    lifeline = int(os.environ[_PARENT_PIPE])
-
-    def watch() -> None:
-        os.read(lifeline, 1)  # nothing is ever written: this returns when the parent's end closes
-        os._exit(128 + signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _wait(children: list[subprocess.Popen[bytes]]) -> int:
-    """Wait until all have ended, giving the others a grace period once one has failed or a signal came."""
-    received: list[int] = []
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        for child in children:
-            child.send_signal(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, forward)
-    deadline = None
-    first_failure = 0
-    while None in [child.poll() for child in children]:  # a list: each must be polled
-        first_failure = first_failure or next((c.returncode for c in children if c.returncode), 0)
-        if deadline is None and (first_failure or received):
-            deadline = time.monotonic() + _GRACE_SECONDS
-        if deadline is not None and time.monotonic() > deadline:
+def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
+    """Forward signals until all have ended, or too long after a signal or a failure; return the exit code."""
+    launcher = launcher_pid()
+    forwarded, failure, seconds, deadline = 0, 0, math.inf, math.inf
+    codes: dict[int, int] = {}  # by rank, of those that have ended
+    while len(codes) < len(children) and time.monotonic() < deadline:
+        if launcher not in (None, os.getppid()):
+            launcher = None
+            received.append(signal.SIGTERM)
+        for number in received[forwarded:]:
+            forwarded += 1
             for child in children:
-                child.kill()
+                child.send_signal(number)
+        polled = {rank: child.poll() for rank, child in enumerate(children) if rank not in codes}
+        ended = {rank: code for rank, code in polled.items() if code is not None}
+        codes |= ended
+        for rank, code in ended.items():
+            if code not in _EXPLAINED and -code not in received:
+                _say(rank, len(children), _how_it_ended(code))
+        # Those that lost it end with 1, perhaps before the next look.
+        failure = failure or min(filter(None, ended.values()), key=lambda code: code == 1, default=0)
+        if deadline == math.inf and (failure or received):
+            seconds = _SECONDS_TO_SAVE if received else _SECONDS_AFTER_FAILURE
+            deadline = time.monotonic() + seconds
         time.sleep(_POLL_SECONDS)
-    if received:
-        return 128 + received[0]
-    codes = [child.returncode for child in children]
-    if USERS_MISTAKE in codes:  # those that then lost it have other codes
+    for rank in range(len(children)):
+        if rank not in codes:
+            _say(rank, len(children), f"did not end within {seconds:g} s and was killed")
+    if USERS_MISTAKE in codes.values():  # those that then lost it have other codes
         return USERS_MISTAKE
-    first_failure = first_failure or next((code for code in codes if code), 0)
-    return first_failure if first_failure >= 0 else 128 - first_failure
+    if failure == 0 and len(codes) < len(children):
+        return 128 + received[0]
+    return failure if failure >= 0 else 128 - failure
+
+
+def _how_it_ended(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _say(rank: int, count: int, what: str) -> None:
+    sys.stderr.write(f"rank {rank} of {count} {what}\n")
 
 
 def _free_port() -> int:

@@ -1,7 +1,9 @@
 """Where the time of a run goes."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,6 +21,8 @@ class Meter:
         self._images = 0
         self._after_first = 0.0
         self._started = 0.0
+        self._created = time.perf_counter()
+        self._held_up: defaultdict[str, float] = defaultdict(float)
 
     def start(self) -> None:
         """Go on with training."""
@@ -48,6 +52,17 @@ class Meter:
             self._after_first = self.seconds + time.perf_counter() - self._started
         else:
             self._images += images
+
+    @contextmanager
+    def held_up_by(self, what: str) -> Iterator[None]:
+        """Note for how long the loop stands still because of something."""
+        began = time.perf_counter()
+        yield
+        self._held_up[what] += time.perf_counter() - began
+
+    def share(self, what: str) -> float:
+        """Return the share of all time since the meter was made in which the loop stood still because of `what`."""
+        return self._held_up[what] / (time.perf_counter() - self._created)
 
     @property
     def images_per_second(self) -> float:

@@ -44,16 +44,24 @@ def training_loss(outputs: Any, labels_B: Tensor, label_smoothing: float) -> tup
 
 
 class Sums:
-    """Sums over images on a device: loss, right answers, right among the best five, images."""
+    """Sums over images on a device: loss, right answers, right among the best five, images.
+
+    Losses are rounded to a multiple of a power of two, so that adding them is exact, and their sum the same in
+    whatever order and on however many processes they are added.
+    """
 
     def __init__(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
         self.tensor = torch.zeros(4, dtype=dtype, device=device)
 
+    def load(self, sums: list[float]) -> None:
+        """Go on from these sums."""
+        self.tensor.copy_(torch.tensor(sums, dtype=self.tensor.dtype))
+
     def add_batch(self, loss: Tensor, logits_BK: Tensor, labels_B: Tensor) -> None:
         """Add a training batch and its mean loss; the best five are not counted."""
         right = (logits_BK.detach().argmax(dim=1) == labels_B).sum()
-        self.tensor[0] += loss.detach() * len(labels_B)
+        self.tensor[0] += _rounded(loss.detach().to(self.tensor.dtype) * len(labels_B))
         self.tensor[1] += right
         self.tensor[3] += len(labels_B)
 
@@ -62,8 +70,18 @@ class Sums:
         losses_B = functional.cross_entropy(logits_BK, labels_B, reduction="none")
         best_B5 = logits_BK.topk(min(TOP, logits_BK.shape[1]), dim=1).indices
         hits_B5 = best_B5 == labels_B[:, None]
-        columns = (losses_B, hits_B5[:, 0], hits_B5.any(dim=1), torch.ones_like(losses_B))
+        columns = (
+            _rounded(losses_B.to(self.tensor.dtype)),
+            hits_B5[:, 0],
+            hits_B5.any(dim=1),
+            torch.ones_like(losses_B),
+        )
         self.tensor += torch.stack([(c.to(self.tensor.dtype) * counts_B).sum() for c in columns])
+
+
+def _rounded(losses: Tensor) -> Tensor:
+    """Round to 2**-24: sums up to 2**29 then fit the 53 bits of a float64."""
+    return torch.round(losses * 2**24) / 2**24
 
 
 @dataclass(frozen=True)

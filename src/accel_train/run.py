@@ -1,7 +1,6 @@
-"""Builds one run from its config and carries it out."""
+"""Builds one run from its config, and tells what it is."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,23 +8,34 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from accel_train import distributed, engine, run_folder
-from accel_train.checkpoint import save_weights
+from accel_train import distributed, process_group, run_folder
+from accel_train.averaging import WeightAverage
 from accel_train.config import PLACEMENT, TrainConfig
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import open_data
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, train_loader
+from accel_train.data.order import EpochOrder
 from accel_train.data.sources import DataSet
-from accel_train.defaults import DATA_DEFAULTS, with_defaults
-from accel_train.engine import Stopping, Task
-from accel_train.events import EpochEnd, Event, RunEnded, RunStarted
+from accel_train.defaults import DATA_DEFAULTS, Augmentation, with_defaults
+from accel_train.divergence import Divergence
+from accel_train.engine import Task
+from accel_train.errors import UserError
+from accel_train.events import RunStarted
+from accel_train.gradients import ExactMean, OrdinaryMean
+from accel_train.initial_weights import load_initial
 from accel_train.launch import available_cores, launcher_name, local_world_size
+from accel_train.memory import candidates, largest_fitting, try_update
+from accel_train.metrics import Sums
 from accel_train.models import BuiltModel, build_model
 from accel_train.optim import build_optimizer
 from accel_train.plan import Plan, make_plan
 from accel_train.random_keys import make_key, seed_libraries
-from accel_train.run_folder import WEIGHTS, Description
+from accel_train.resuming import Place, differences, find_place, same_run
+from accel_train.run_folder import Description
 from accel_train.running_statistics import RunningStatistics
+
+_COPIES = {"sgd": 1, "adamw": 2}
+"""Numbers that an optimizer keeps for each weight."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +47,23 @@ class Run:
     data: DataSet
     built: BuiltModel
     precision: str
-    folder: Path
+    place: Place
+    notices: tuple[str, ...]
+    """What its user should know before it starts."""
+    group: Any
+    """Of all processes, for small facts."""
     task: Task
 
     @property
     def accelerator(self) -> Accelerator:
         return self.task.accelerator
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the last bits of a sum, besides the config."""
+        device = self.accelerator.device
+        kind = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+        return {"device": f"{device.type} {kind}", "threads": torch.get_num_threads()}
 
 
 def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
@@ -58,36 +79,88 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
         seed=config.seed,
         limit=config.limit,
     )
-    config, origins = with_defaults(config, origins, data.kind, len(data.train))
+    _set_threads(config)
     accelerator, precision = distributed.start(
-        device=config.device, backend=config.backend, precision=config.precision, timeout=config.timeout
+        device=config.device,
+        backend=config.backend,
+        precision=config.precision,
+        timeout=config.timeout,
+        strategy=config.strategy,
     )
+    if config.exact and accelerator.is_fsdp2:
+        raise UserError("--exact does not work with FSDP yet", "start it with DDP")
+    group = process_group.host_group(config.timeout)
+    config, origins, place = _identify(config, origins, data, accelerator, precision)
+    built, notes = _build_model(config, data)
     plan = make_plan(config, accelerator.num_processes, len(data.train))
-    built = _build_model(config, data)
-    name = f"{Path(config.data).name}_{config.model}".replace(":", "_").replace(",", "_")
-    folder = distributed.on_main(accelerator, lambda: run_folder.choose(config.output, name))
-    task = _prepare(config, data, plan, built, accelerator, distributed.DTYPES.get(precision, torch.float32))
-    return Run(config, origins, data, built, precision, folder, task)
+    dtype = distributed.DTYPES.get(precision, torch.float32)
+    if config.auto_micro_batch and place.stored is None:
+        config, plan, note = _fit_batch(config, plan, built, data, accelerator, group, dtype)
+        origins = origins | {"batch_size": "--auto-micro-batch"}
+        notes = (*notes, note)
+    task = _prepare(config, data, plan, built, accelerator, group, dtype)
+    return Run(config, origins, data, built, precision, place, notes, group, task)
 
 
-def create_folder(run: Run) -> None:
-    """Collective: make the run's folder and write what identifies the run.
+def _fit_batch(
+    config: TrainConfig,
+    plan: Plan,
+    built: BuiltModel,
+    data: DataSet,
+    accelerator: Accelerator,
+    group: Any,
+    dtype: torch.dtype,
+) -> tuple[TrainConfig, Plan, str]:
+    """Collective: find the largest batch size that fits on every process and keeps the global batch."""
+    transform = _transform(config, data, built, _augmentation(config, data), dtype, accelerator.device)
+    train = data.train.at(built.image_size, False)
+    module = built.module.to(accelerator.device, dtype).to(memory_format=torch.channels_last)
 
-    Raises:
-        UserError: the system refuses.
-    """
-    distributed.on_main(run.accelerator, lambda: _write_folder(run))
+    def try_batch(size: int) -> None:
+        images = train.read([0] * size, None)[0].to(accelerator.device)
+        with accelerator.autocast():
+            try_update(module, transform(images), len(data.train.classes), optimizer_copies=_COPIES[config.optimizer])
+
+    size = largest_fitting(
+        try_batch,
+        candidates(plan.global_batch, plan.processes),
+        lambda mine: min(found for (found,) in process_group.exchange(group, [mine])),
+    )
+    config = config.model_copy(update={"batch_size": size, "global_batch_size": plan.global_batch, "accumulate": None})
+    note = f"--auto-micro-batch: batches of {size} fit; with BatchNorm or dropout their size changes the results"
+    return config, make_plan(config, accelerator.num_processes, len(data.train)), note
 
 
-def events(run: Run) -> Iterator[Event]:
-    """Collective: train, save, and yield what happens."""
-    yield facts(run)
-    for event in engine.train(run.task, Stopping(run.config.target_accuracy, run.config.patience)):
-        if isinstance(event, EpochEnd) and event.best:
-            save_weights(run.accelerator, run.task.model, run.folder / WEIGHTS["best"])
-        if isinstance(event, RunEnded):
-            save_weights(run.accelerator, run.task.model, run.folder / WEIGHTS["last"])
-        yield event
+def _set_threads(config: TrainConfig) -> None:
+    """Threads change the last bits of a sum: --exact has one of them unless it is told otherwise."""
+    if config.threads or config.exact:
+        torch.set_num_threads(config.threads or 1)
+    torch.use_deterministic_algorithms(config.exact)
+    # It costs time, and is for finding bugs.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def _identify(
+    config: TrainConfig, origins: dict[str, str], data: DataSet, accelerator: Accelerator, precision: str
+) -> tuple[TrainConfig, dict[str, str], Place]:
+    """Collective: make all choices, and find the place of the run; one that goes on keeps the choices it had."""
+
+    def chosen(epochs: int | None) -> tuple[TrainConfig, dict[str, str]]:
+        changed = {} if epochs is None else {"epochs": epochs}
+        return with_defaults(config.model_copy(update=changed), origins, data.kind, len(data.train))
+
+    def same(stored: dict[str, Any]) -> bool:
+        now = chosen(stored["epochs"])[0].model_copy(update={"precision": precision})
+        return not differences(now, stored)
+
+    fresh, fresh_origins = chosen(None)
+    name = f"{Path(config.data).name}_{fresh.model}".replace(":", "_").replace(",", "_")
+    place = distributed.on_main(accelerator, lambda: find_place(config.output, config.resume, name, same))
+    if place.stored is None:
+        return fresh, fresh_origins, place
+    now = chosen(place.stored["epochs"])[0].model_copy(update={"precision": precision})
+    assert place.source
+    return same_run(now, config.epochs, place.stored, place.source), origins, place
 
 
 def facts(run: Run) -> RunStarted:
@@ -99,7 +172,7 @@ def facts(run: Run) -> RunStarted:
     assert config.lr is not None
     channels, height, width = data.train.shape
     return RunStarted(
-        run_folder=str(run.folder),
+        run_folder=str(run.place.folder),
         data=f"{config.data} {data.place}: {len(data.train):,} training and {len(data.val):,} validation images "
         f"of {channels} × {height} × {width}, {len(data.train.classes)} classes"
         + f"; {data.ignored_files:,} other files passed over"
@@ -137,6 +210,8 @@ def facts(run: Run) -> RunStarted:
         warmup_updates=plan.learning_rate.warmup_updates,
         warmup_from=plan.learning_rate.warmup_from,
         seed=config.seed,
+        exact=config.exact,
+        ema_half_life=config.ema,
     )
 
 
@@ -158,18 +233,19 @@ def config_text(run: Run) -> str:
     return run_folder.config_text(values, origins, PLACEMENT)
 
 
-def _build_model(config: TrainConfig, data: DataSet) -> BuiltModel:
-    """Build the model on the CPU, from the seed alone."""
+def _build_model(config: TrainConfig, data: DataSet) -> tuple[BuiltModel, tuple[str, ...]]:
+    """Build the model on the CPU, from the seed alone or from given weights; say what is worth knowing."""
     assert config.model
     channels, height, width = data.train.shape
     seed_libraries(make_key(config.seed, "weights"))
-    return build_model(
+    built = build_model(
         config.model,
         classes=len(data.train.classes),
         channels=channels,
         data_size=max(height, width),
         image_size=config.image_size,
     )
+    return built, load_initial(built.module, config.init_from) if config.init_from else ()
 
 
 def _prepare(
@@ -178,12 +254,12 @@ def _prepare(
     plan: Plan,
     built: BuiltModel,
     accelerator: Accelerator,
+    group: Any,
     dtype: torch.dtype,
 ) -> Task:
     """Collective: hand model, optimizer and loaders to Accelerate, and gather what the loop needs."""
-    assert config.augment
     assert config.weight_decay is not None
-    augmentation = DATA_DEFAULTS[data.kind].augmentation(config.augment)
+    augmentation = _augmentation(config, data)
     workers = choose_workers(config.workers, data.train)
     train, val = (source.at(built.image_size, augmentation.random_crop) for source in (data.train, data.val))
     if workers == 0:  # else worker processes read, who cannot share the device
@@ -194,30 +270,31 @@ def _prepare(
     )
     pin_memory = workers > 0 and accelerator.device.type == "cuda"
     sizes = LoaderSizes(plan.batch_size, plan.processes, workers, pin_memory)
-    model, optimizer, train_batches, val_batches = accelerator.prepare(
+    order = EpochOrder(config.seed, len(train))
+    model, optimizer, train_batches, val_batches = distributed.prepare(
+        accelerator,
         module,
         optimizer,
-        train_loader(train, sizes, seed=config.seed, accumulate=plan.accumulate),
+        train_loader(train, sizes, order, accumulate=plan.accumulate),
         evaluation_loader(val, sizes),
     )
+    plain = distributed.unwrapped(accelerator, model)
+    statistics = RunningStatistics(plain)
+    mean_gradient = ExactMean if config.exact else OrdinaryMean
     return Task(
         accelerator=accelerator,
         model=model,
         optimizer=optimizer,
         train_loader=train_batches,
         val_loader=val_batches,
-        transform=ImageTransform(
-            seed=make_key(config.seed, "augment"),
-            augmentation=augmentation,
-            channels=built.channels,
-            size=built.image_size,
-            mean=data.mean,
-            std=data.std,
-            dtype=dtype,
-            device=accelerator.device,
-        ),
-        statistics=RunningStatistics(distributed.unwrapped(accelerator, model)),
+        order=order,
+        transform=_transform(config, data, built, augmentation, dtype, accelerator.device),
+        statistics=statistics,
+        gradient=mean_gradient(accelerator, model, statistics, plan),
+        average=WeightAverage(plain, 0.5 ** (plan.global_batch / config.ema)) if config.ema else None,
+        divergence=Divergence(plain, group, accelerator.device),
         plan=plan,
+        epoch_sums=Sums(accelerator.device),
         seed=config.seed,
         label_smoothing=config.label_smoothing,
         clip_norm=config.clip_norm,
@@ -225,22 +302,43 @@ def _prepare(
     )
 
 
-def _write_folder(run: Run) -> None:
+def _augmentation(config: TrainConfig, data: DataSet) -> Augmentation:
+    assert config.augment
+    return DATA_DEFAULTS[data.kind].augmentation(config.augment)
+
+
+def _transform(
+    config: TrainConfig,
+    data: DataSet,
+    built: BuiltModel,
+    augmentation: Augmentation,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> ImageTransform:
+    return ImageTransform(
+        seed=make_key(config.seed, "augment"),
+        augmentation=augmentation,
+        channels=built.channels,
+        size=built.image_size,
+        mean=data.mean,
+        std=data.std,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def describe(run: Run) -> Description:
+    """Return what must be known of the run's model to use its weights."""
     channels, height, width = run.data.train.shape
     assert run.config.model
-    run_folder.make(run.folder)
-    run_folder.write(
-        run.folder,
-        config_text(run),
-        Description(
-            model=run.config.model,
-            classes=run.data.train.classes,
-            channels=run.built.channels,
-            data_channels=channels,
-            data_size=max(height, width),
-            image_size=run.built.image_size,
-            mean=run.data.mean,
-            std=run.data.std,
-            matches=run.built.notes,
-        ),
+    return Description(
+        model=run.config.model,
+        classes=run.data.train.classes,
+        channels=run.built.channels,
+        data_channels=channels,
+        data_size=max(height, width),
+        image_size=run.built.image_size,
+        mean=run.data.mean,
+        std=run.data.std,
+        matches=run.built.notes,
     )

@@ -9,10 +9,12 @@ from typing import Any
 
 import yaml
 
+from accel_train.checkpoint_folders import write_file
 from accel_train.errors import UserError
 
-CONFIG, DESCRIPTION, METRICS = "config.yaml", "config.json", "metrics.jsonl"
+CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
 WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
+LOCK = ".lock"
 _FORMAT = 1
 
 
@@ -36,40 +38,53 @@ class Description:
     """How images and model were made to fit each other, a sentence each."""
 
 
-def choose(output: Path | None, name: str) -> Path:
-    """Return the folder for a new run, without making it.
+def check_place(folder: Path) -> Path:
+    """Return the folder if a run can write there, without making it.
 
     Raises:
-        UserError: it cannot be written to, or is not empty.
+        UserError: it cannot, or the folder holds something that no run of ours has left.
     """
     try:
-        folder = _next(name) if output is None else _empty(output)
         nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        strange = [e.name for e in folder.iterdir() if not _is_ours(e.name)] if folder.is_dir() else []
     except PermissionError as error:
         raise UserError(
-            f"cannot look at the run folder {output or 'runs'}: no permission for {error.filename}",
-            "give another --output",
+            f"cannot look at the run folder {folder}: no permission for {error.filename}", "give another --output"
         ) from None
+    if nearest == folder and not folder.is_dir():
+        raise UserError(f"--output {folder} is a file", "give a folder")
     if not nearest.is_dir():
         raise UserError(f"cannot make the run folder {folder}: {nearest} is a file", "give another --output")
+    if strange:
+        raise UserError(
+            f"--output {folder} is not empty, and {min(strange)} in it is no run's", "give a new or empty folder"
+        )
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise UserError(f"cannot write the run folder {folder}: no permission in {nearest}", "give another --output")
     return folder
 
 
-def _next(name: str) -> Path:
+def holds_a_run(folder: Path) -> bool:
+    """Tell whether a run has begun in a folder: its config is the first file that it writes."""
+    return (folder / CONFIG).is_file()
+
+
+def is_finished(folder: Path) -> bool:
+    """Tell whether the run in a folder has come to its end: its last weights are the last file that it writes."""
+    return (folder / WEIGHTS["last"]).is_file()
+
+
+def numbered(name: str) -> tuple[Path | None, Path]:
+    """Return the latest folder under runs/ of this name, if there is one, and the next free one."""
     number = 1
     while (folder := Path("runs") / f"{name}_{number:03d}").exists():
         number += 1
-    return folder
+    return (Path("runs") / f"{name}_{number - 1:03d}" if number > 1 else None), folder
 
 
-def _empty(folder: Path) -> Path:
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {folder} is a file", "give a folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"--output {folder} is not empty", "give a new or empty folder, or remove what is in it")
-    return folder
+def _is_ours(name: str) -> bool:
+    own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, *WEIGHTS.values())
+    return name in own or name.startswith(".tmp_")
 
 
 def make(folder: Path) -> None:
@@ -79,7 +94,7 @@ def make(folder: Path) -> None:
         UserError: the system refuses.
     """
     try:
-        (folder / "log").mkdir(parents=True, exist_ok=True)
+        (folder / LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}", "give another --output") from None
 
@@ -101,10 +116,10 @@ def config_text(values: Mapping[str, Any], origins: Mapping[str, str], placement
 
 def write(folder: Path, config: str, description: Description) -> None:
     """Write what identifies the run; a name that is no UTF-8 is escaped, and JSON reads it back as it was."""
-    (folder / CONFIG).write_text(config, encoding="utf-8", errors="backslashreplace")
     record = {"format": _FORMAT, **asdict(description)}
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    (folder / DESCRIPTION).write_text(text, encoding="utf-8", errors="backslashreplace")
+    write_file(folder / DESCRIPTION, text.encode("utf-8", errors="backslashreplace"))
+    write_file(folder / CONFIG, config.encode("utf-8", errors="backslashreplace"))
 
 
 def read_description(folder: Path) -> Description:

@@ -41,15 +41,21 @@ class RunningStatistics:
         same = self._flat == self._at_start  # and may be infinite, as attention masks are: inf - inf is no number
         self._change += torch.where(same, 0.0, self._flat - self._at_start)
 
-    @property
-    def change(self) -> Tensor:
-        """Sum over this process's micro-batches of the changes, to be summed over processes."""
-        return self._change
+    def take_change(self) -> Tensor:
+        """Return the sum of the changes of this process's micro-batches since it was last taken."""
+        change = self._change.clone()
+        self._change.zero_()
+        return change
 
     def end_update(self, change: Tensor, virtual_workers: int) -> None:
         """Take over the mean of the changes of all virtual workers, whose sum is `change`."""
         self._at_start.add_(change, alpha=1 / virtual_workers)
         self._flat.copy_(self._at_start)
-        self._change.zero_()
+        for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
+            at_start.copy_(counter)
+
+    def reload(self) -> None:
+        """Begin from what the model's buffers hold now, as after loading them."""
+        self._at_start.copy_(self._flat)
         for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
             at_start.copy_(counter)

@@ -9,11 +9,16 @@ from conftest import Ended
 from PIL import Image
 
 from accel_train.cli import app
+from accel_train.interruption import Interruption, release
 
 COLOURS = {"a": (200, 40, 40), "b": (40, 200, 40), "c": (40, 40, 200)}
 """By the first letter of a class's name; others are grey."""
 
 Call = Callable[..., Ended]
+
+
+INTERRUPTION = Interruption()
+release()  # signals are the test runner's
 
 
 def write_pictures(root: Path, counts: dict[str, int], size: int = 32, shade: int = 0) -> Path:
@@ -55,7 +60,7 @@ def in_process(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             for name, value in environment.items():
                 changed.setenv(name, value)
             try:
-                code = app._run()
+                code = app._run(INTERRUPTION)
             finally:
                 AcceleratorState._reset_state(reset_partial_state=True)
                 GradientState._reset_state()

@@ -61,7 +61,7 @@ READ_BY_TORCH = {
 }
 
 BY_ENVIRONMENT = {
-    "ACCELERATE_USE_FSDP=true": ("FSDP", "MULTI_GPU"),
+    "ACCELERATE_USE_FSDP=true": ("FSDP2", "single process"),
     "ACCELERATE_USE_DEEPSPEED=true": ("DeepSpeed", "MULTI_GPU"),
     "ACCELERATE_MIXED_PRECISION=fp8": ("fp8", "bf16"),
     "ACCELERATE_MIXED_PRECISION=fp16": ("mixed_precision of the launcher's configuration: fp16", "bf16"),

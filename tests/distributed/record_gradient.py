@@ -14,11 +14,13 @@ from accel_train import distributed
 from accel_train.config import TrainConfig
 from accel_train.config_values import make_config
 from accel_train.events import Progress
-from accel_train.run import build_run, create_folder, events
+from accel_train.interruption import Interruption
+from accel_train.run import build_run
+from accel_train.session import Session
 
 folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
 run = build_run(make_config(TrainConfig, options | {"log_every": 1, "output": folder / "run"}, {}), {})
-create_folder(run)
+session = Session(run, Interruption())
 rank = run.accelerator.process_index
 
 
@@ -30,7 +32,7 @@ def write_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 
 
 hook = run.task.optimizer.optimizer.register_step_pre_hook(write_gradient)
-progress = (event for event in events(run) if isinstance(event, Progress))
+progress = (event for event in session.events() if isinstance(event, Progress))
 losses = [event.local_loss for event in islice(progress, 5)]
 (folder / f"losses_{rank}.json").write_text(json.dumps(losses))
 distributed.stop()

@@ -99,17 +99,12 @@ def test_three_launchers_at_once_give_the_same_weights_on_two_processes(run: Run
     ("command", "error", "hint"),
     [
         (
-            f"accelerate launch --config_file {CONFIGS}/fsdp2.yaml --num_processes 2 -m accel_train train",
-            "the launcher's configuration asks for FSDP, which is not supported yet",
-            "use distributed_type MULTI_GPU (DDP), as in accelerate_configs/ddp.yaml",
-        ),
-        (
             f"accelerate launch --config_file {CONFIGS}/ddp.yaml --num_processes 2 -m accel_train train --device cuda",
             "--device cuda, but torch finds no such device",
             "use --device cpu, or install its driver",
         ),
     ],
-    ids=["fsdp2.yaml", "ddp.yaml without GPUs"],
+    ids=["ddp.yaml without GPUs"],
 )
 def test_what_cannot_run_is_refused_once_with_the_reason(run: Runner, command: str, error: str, hint: str) -> None:
     ended = start(run, command, run.folder / "out")
@@ -131,4 +126,4 @@ def test_accelerate_reads_from_the_files_for_gpus_what_their_comments_say(name: 
 
 
 def test_every_accelerate_config_is_tested_here() -> None:
-    assert {path.stem for path in CONFIGS.iterdir()} == {"cpu", "cpu_2_processes", *FOR_GPUS}
+    assert {path.stem for path in CONFIGS.iterdir()} == {"cpu", "cpu_2_processes", "fsdp2_cpu_2_processes", *FOR_GPUS}

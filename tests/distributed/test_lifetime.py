@@ -16,8 +16,8 @@ from conftest import Runner
 from PIL import Image
 
 MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
-GRACE_SECONDS = 8
-"""Less than the 10 after which the parent kills: processes must end by themselves."""
+SECONDS_TO_STOP = 10
+"""Less than the 30 after which the parent kills: processes must end by themselves."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,18 @@ class Running:
 
     def wait_for_all(self, seconds: float) -> tuple[int, str]:
         """Return exit code and stderr of the parent once no process is left, failing if that takes longer."""
-        _, alive = psutil.wait_procs([psutil.Process(p.pid) for p in self.ranks if p.is_running()], timeout=seconds)
-        assert not alive, f"alive after {seconds} s: {alive}"
+        deadline = time.monotonic() + seconds
+        while alive := [rank for rank in self.ranks if _is_alive(rank)]:
+            assert time.monotonic() < deadline, f"alive after {seconds} s: {alive}"
+            time.sleep(0.05)
         _, err = self.parent.communicate(timeout=2)
         return self.parent.returncode, err
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 @pytest.fixture
@@ -74,28 +82,50 @@ def endless(tmp_path: Path) -> Iterator[Callable[[], Running]]:
                 rank.kill()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_to_the_parent_ends_all(endless: Callable[[], Running], number: signal.Signals, code: int) -> None:
     running = endless()
     running.parent.send_signal(number)
-    ended_with, err = running.wait_for_all(GRACE_SECONDS)
+    ended_with, err = running.wait_for_all(SECONDS_TO_STOP)
     assert ended_with == code, err
     assert "Traceback" not in err
     assert "terminate called" not in err
+    assert "of 2 " not in err  # nobody was killed
+    assert "another process" not in err  # nobody lost a peer
+
+
+def test_a_second_ctrl_c_ends_all_at_once(endless: Callable[[], Running]) -> None:
+    running = endless()
+    running.ranks[1].suspend()  # so that they cannot agree on stopping
+    for _ in range(2):
+        running.parent.send_signal(signal.SIGINT)
+        time.sleep(1)
+    assert not _is_alive(running.ranks[0])
+    running.ranks[1].resume()
+    code, err = running.wait_for_all(SECONDS_TO_STOP)
+    assert code == 130, err
+    assert "ended by a second SIGINT before it could save" in err
+    assert "Traceback" not in err
 
 
 def test_a_killed_parent_takes_its_processes_along(endless: Callable[[], Running]) -> None:
     running = endless()
     running.parent.kill()
-    code, _ = running.wait_for_all(8)
+    code, err = running.wait_for_all(8)
     assert code == -signal.SIGKILL
+    assert "Traceback" not in err
 
 
-def test_a_killed_process_ends_the_whole_run_as_a_failure(endless: Callable[[], Running]) -> None:
+def test_a_killed_process_is_named_and_ends_the_whole_run_as_a_failure(endless: Callable[[], Running]) -> None:
     running = endless()
     running.ranks[1].kill()
     code, err = running.wait_for_all(15)
     assert code == 128 + signal.SIGKILL, err  # the first failure's, not that of those who lost it
+    assert "rank 1 of 2 was killed by SIGKILL\n" in err
+    assert "rank 0 of 2" not in err  # it noticed in time
     assert "Traceback" not in err
 
 

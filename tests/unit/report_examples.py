@@ -38,6 +38,8 @@ STARTED = RunStarted(
     warmup_updates=22,
     warmup_from=0.0005,
     seed=0,
+    exact=False,
+    ema_half_life=None,
 )
 
 ENDED = RunEnded(
@@ -50,6 +52,8 @@ ENDED = RunEnded(
     best_val_accuracy=0.9031,
     images_per_second=2912.4,
     data_wait_share=0.0123,
+    save_share=0.001,
+    watch_share=0.0002,
     seconds=62.1,
 )
 
@@ -63,6 +67,8 @@ def epoch_end(epoch: int) -> EpochEnd:
         train_accuracy=0.85,
         val_loss=0.278,
         val_accuracy=0.9031,
+        ema_val_loss=None,
+        ema_val_accuracy=None,
         lr=0.05,
         images_per_second=2912.4,
         seconds=21.0,
@@ -77,7 +83,8 @@ def run_events() -> list[Event]:
         epoch = (update - 1) // 22 + 1
         events.append(UpdateDone(epoch, update))
         if update % 10 == 0:
-            events.append(Progress(epoch, update, lr=0.1 + 0.2, local_loss=1 / 3, local_ids_hash="0x1f"))
+            progress = Progress(epoch, update, lr=0.1 + 0.2, local_loss=1 / 3, gradient_norm=2.5, local_ids_hash="0x1f")
+            events.append(progress)
         if update % 22 == 0:
             events.append(epoch_end(epoch))
     return [*events, ENDED]

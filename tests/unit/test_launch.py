@@ -15,6 +15,7 @@ from accel_train.launch import (
     launched,
     launched_rank,
     launcher_name,
+    launcher_pid,
     local_world_size,
     processes_to_start,
 )
@@ -150,12 +151,28 @@ def test_rank_and_local_size_are_those_of_one_process_unless_launched(environmen
         ({}, "accel_train"),
         ({"TORCHELASTIC_RUN_ID": "none"}, "torchrun"),
         ({"ACCELERATE_MIXED_PRECISION": "no", "TORCHELASTIC_RUN_ID": "none"}, "accelerate launch"),
-        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_PARENT_PIPE": "3"}, "accel_train"),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, "accel_train"),
     ],
 )
 def test_the_launcher_is_named(environment: Callable[..., None], variables: dict[str, str], name: str) -> None:
     environment(**variables)
     assert launcher_name() == name
+
+
+@pytest.mark.parametrize(
+    ("variables", "pid"),
+    [
+        ({}, None),  # a person's shell
+        ({"TORCHELASTIC_RUN_ID": "none"}, os.getppid()),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, os.getppid()),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, 3),
+    ],
+)
+def test_a_launcher_is_followed_and_a_shell_is_not(
+    environment: Callable[..., None], variables: dict[str, str], pid: int | None
+) -> None:
+    environment(**variables)
+    assert launcher_pid() == pid
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone can restrict a process to cores")

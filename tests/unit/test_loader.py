@@ -51,7 +51,7 @@ class EchoSource:
 
 @pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
 def test_training_reads_each_ticket_with_a_key_of_its_own_epoch_after_epoch(sizes: LoaderSizes) -> None:
-    loader = train_loader(EchoSource(11), sizes, seed=3, accumulate=1)
+    loader = train_loader(EchoSource(11), sizes, EpochOrder(3, 11), accumulate=1)
     expected = EpochOrder(3, 11)
     for epoch in (0, 1):  # workers outlive the epoch
         loader.batch_sampler.sampler.set_epoch(epoch)
@@ -95,7 +95,7 @@ class Noisy:
 
 def read_all(sizes: LoaderSizes) -> list[Batch]:
     source = ItemSource(Noisy.classes, Noisy())
-    loader = train_loader(source, sizes, seed=1, accumulate=2)
+    loader = train_loader(source, sizes, EpochOrder(1, len(source)), accumulate=2)
     return [*batches(loader), *batches(evaluation_loader(source, sizes))]
 
 
@@ -117,7 +117,7 @@ def failure(loader: DataLoader[Batch]) -> LocalError:
 
 @pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
 def test_an_error_in_reading_arrives_whole(sizes: LoaderSizes) -> None:
-    error = failure(train_loader(EchoSource(20), sizes, seed=0, accumulate=1))
+    error = failure(train_loader(EchoSource(20), sizes, EpochOrder(0, 20), accumulate=1))
     assert (error.message, error.hint) == ("cannot read the picture a/13.jpg: broken", "repair it or remove it")
 
 
@@ -133,7 +133,7 @@ def test_an_error_in_reading_ends_the_workers_at_once() -> None:
     """Held by the error, they would live until garbage is collected, which then waits 5 s for each."""
     before = set(multiprocessing.active_children())
     with suppress(LocalError):
-        list(batches(train_loader(EchoSource(20), IN_WORKERS, seed=0, accumulate=1)))
+        list(batches(train_loader(EchoSource(20), IN_WORKERS, EpochOrder(0, 20), accumulate=1)))
     assert set(multiprocessing.active_children()) <= before
 
 
@@ -144,7 +144,7 @@ def test_errors_survive_the_way_between_processes() -> None:
 
 def test_batches_of_all_processes_come_together_for_accelerate_to_split() -> None:
     sizes = LoaderSizes(batch_size=2, processes=3, workers=0, pin_memory=False)
-    loader = train_loader(EchoSource(12), sizes, seed=0, accumulate=2)
+    loader = train_loader(EchoSource(12), sizes, EpochOrder(0, 12), accumulate=2)
     assert [len(batch.tickets_B) for batch in batches(loader)] == [6, 6]
     assert len(loader) == 2
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from report_examples import ENDED, STARTED, epoch_end, run_events
 
-from accel_train.events import as_record
+from accel_train.events import EpochEnd, Event, Progress, RunEnded, RunStarted, as_record
 from accel_train.report.jsonl import JsonLines
 from accel_train.report.log import RankLogSink, start_logging
+
+KINDS: tuple[type[Event], ...] = (RunStarted, Progress, EpochEnd, RunEnded)
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def log_path(tmp_path: Path) -> Iterator[Path]:
 
 def test_records_are_json_lines_of_unrounded_numbers() -> None:
     stream = io.StringIO()
-    sink = JsonLines(stream)
+    sink = JsonLines(stream, KINDS)
     for event in run_events():
         sink(event)
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -49,7 +51,7 @@ def test_records_are_json_lines_of_unrounded_numbers() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_json_lacks_is_null(value: float) -> None:
     stream = io.StringIO()
-    JsonLines(stream)(replace(epoch_end(1), val_loss=value))
+    JsonLines(stream, KINDS)(replace(epoch_end(1), val_loss=value))
     assert json.loads(stream.getvalue(), parse_constant=pytest.fail)["val_loss"] is None
 
 

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from accel_train.errors import UserError
-from accel_train.run_folder import CONFIG, DESCRIPTION, Description, choose, make, read_description, write
+from accel_train.run_folder import (
+    CONFIG,
+    DESCRIPTION,
+    Description,
+    check_place,
+    make,
+    numbered,
+    read_description,
+    write,
+)
 
 DESCRIBED = Description(
     model="resnet18",
@@ -26,7 +35,7 @@ DESCRIBED = Description(
 
 def refusal(output: Path) -> tuple[str, str]:
     with pytest.raises(UserError) as caught:
-        choose(output, "digits_cnn")
+        check_place(output)
     return caught.value.message, caught.value.hint
 
 
@@ -43,27 +52,34 @@ def ordinary_user() -> Iterator[None]:
 
 def test_runs_are_numbered_and_nothing_is_made_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert choose(None, "digits_cnn") == Path("runs/digits_cnn_001")
+    assert numbered("digits_cnn") == (None, Path("runs/digits_cnn_001"))
     assert not Path("runs").exists()
     for number in ("001", "002", "004"):
         make(Path(f"runs/digits_cnn_{number}"))
-    assert choose(None, "digits_cnn") == Path("runs/digits_cnn_003")
-    assert choose(None, "digits_mlp") == Path("runs/digits_mlp_001")
+    assert numbered("digits_cnn") == (Path("runs/digits_cnn_002"), Path("runs/digits_cnn_003"))
+    assert numbered("digits_mlp") == (None, Path("runs/digits_mlp_001"))
 
 
 @pytest.mark.parametrize("name", ["new", "new/and/deep", "empty"])
 def test_a_new_or_empty_folder_is_taken(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    assert choose(tmp_path / name, "x") == tmp_path / name
+    assert check_place(tmp_path / name) == tmp_path / name
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
-def test_a_folder_with_anything_in_it_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_anything_of_others_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".hidden").touch()
     assert refusal(tmp_path) == (
-        f"--output {tmp_path} is not empty",
-        "give a new or empty folder, or remove what is in it",
+        f"--output {tmp_path} is not empty, and .hidden in it is no run's",
+        "give a new or empty folder",
     )
+
+
+def test_a_folder_in_which_a_run_died_before_it_saved_is_taken(tmp_path: Path) -> None:
+    make(tmp_path)
+    for name in (".lock", ".tmp_config.yaml", "metrics.jsonl"):
+        (tmp_path / name).touch()
+    assert check_place(tmp_path) == tmp_path
 
 
 def test_a_file_is_refused(tmp_path: Path) -> None:

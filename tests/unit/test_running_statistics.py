@@ -47,7 +47,7 @@ def run(models: list[Net], updates: int, workers: int) -> None:
                 statistics[process].begin_micro_batch()
                 model(images(update, worker))
                 statistics[process].end_micro_batch()
-        total = torch.stack([each.change for each in statistics]).sum(dim=0)
+        total = torch.stack([each.take_change() for each in statistics]).sum(dim=0)
         for each in statistics:
             each.end_update(total, workers)
 
@@ -108,7 +108,7 @@ def test_without_momentum_statistics_are_the_mean_over_updates() -> None:
             statistics.begin_micro_batch()
             model(torch.tensor([[1.0], [3.0]]) * (10 * update + worker))
             statistics.end_micro_batch()
-        statistics.end_update(statistics.change, 2)
+        statistics.end_update(statistics.take_change(), 2)
     assert model.running_mean is not None
     assert model.running_var is not None
     assert model.running_mean.item() == pytest.approx(2 * (0 + 1 + 10 + 11 + 20 + 21) / 6)
@@ -152,7 +152,7 @@ def test_a_broken_statistic_stays_visible() -> None:
     statistics.begin_micro_batch()
     model(torch.tensor([[math.nan], [1.0]]))
     statistics.end_micro_batch()
-    statistics.end_update(statistics.change, 1)
+    statistics.end_update(statistics.take_change(), 1)
     assert model.running_mean is not None
     assert model.running_mean.isnan().all()
 
@@ -163,8 +163,8 @@ def test_a_model_without_buffers_has_no_change() -> None:
     statistics.begin_micro_batch()
     model(torch.zeros(1, 2))
     statistics.end_micro_batch()
-    assert statistics.change.numel() == 0
-    statistics.end_update(statistics.change, 1)
+    assert statistics.take_change().numel() == 0
+    statistics.end_update(statistics.take_change(), 1)
 
 
 def test_weights_of_a_prepared_model_can_be_stored_and_loaded() -> None:

@@ -13,7 +13,8 @@ from accel_train import __version__
 from accel_train.cli.evaluate import evaluate
 from accel_train.cli.train import train
 from accel_train.errors import UserError
-from accel_train.launch import USERS_MISTAKE, end_with_parent, launched, launched_rank
+from accel_train.interruption import Interruption
+from accel_train.launch import USERS_MISTAKE, launched, launched_rank, launcher_pid
 from accel_train.report.text import prepare_streams, printable
 
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
@@ -46,23 +47,21 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 2 for a user's mistake, 1 for one of ours."""
+    """Run the command line and exit with its code: 2 for a user's mistake, 1 for one of ours.
+
+    Commands find the process's Interruption at `obj` of their context.
+    """
     prepare_streams()
-    end_with_parent()
-    sys.exit(_run())
+    sys.exit(_run(Interruption(rank=launched_rank(), launcher=launcher_pid())))
 
 
-def _run() -> int:
+def _run(interruption: Interruption) -> int:
     try:
-        return int(app(prog_name="accel_train", standalone_mode=False) or 0)
+        return int(app(prog_name="accel_train", standalone_mode=False, obj=interruption) or 0)
     except Exception as error:
         if "--debug" in sys.argv and not isinstance(error, typer.TyperException):
             raise
         return _explain(error)
-    except KeyboardInterrupt:
-        if launched_rank() == 0:
-            sys.stderr.write("interrupted\n")
-        return 130
 
 
 def _explain(error: Exception) -> int:
@@ -78,7 +77,7 @@ def _explain(error: Exception) -> int:
             _say(error.message, error.hint)
         return USERS_MISTAKE
     if launched() and any(words in str(error) for words in _PEER_LOST):
-        sys.stderr.write(f"rank {launched_rank()} stopped, because another process of the run has ended\n")
+        sys.stderr.write(f"rank {launched_rank()} stops, because another process of the run has ended\n")
         return 1
     _say(f"{type(error).__name__}: {error}", "accel_train --debug … shows where; please report it")
     return 1

@@ -27,15 +27,16 @@ def with_options(kind: type[Config]) -> Callable[[Command], Command]:
     """Give a command that takes `config` and `origins` an option for each field of a config.
 
     `origins` says of each given value where it came from: "flag", or the name of the file that the command's
-    parameter `config_file` named. Other parameters of the command stay as they are.
+    parameter `config_file` named. A parameter `interruption` gets this process's. Others stay as they are.
     """
 
     def decorate(command: Command) -> Command:
         own = [
             p.replace(kind=p.KEYWORD_ONLY)
             for p in inspect.signature(command).parameters.values()
-            if p.name not in ("config", "origins")
+            if p.name not in ("config", "origins", "interruption")
         ]
+        interruptible = "interruption" in inspect.signature(command).parameters
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         options = [_option(name, field) for name, field in kind.model_fields.items()]
 
@@ -46,6 +47,8 @@ def with_options(kind: type[Config]) -> Callable[[Command], Command]:
             flags = {name: given.pop(name) for name in kind.model_fields}
             flags = {name: value for name, value in flags.items() if _is_given(context, name)}
             origins = {name: str(path) for name in from_file} | dict.fromkeys(flags, "flag")
+            if interruptible:
+                given["interruption"] = context.obj
             command(config=make_config(kind, {**from_file, **flags}, origins), origins=origins, **given)
 
         signature = inspect.Signature([context, *own, *options])

@@ -7,6 +7,8 @@ import typer
 
 from accel_train.cli.options import ConfigFile, with_options
 from accel_train.config import TrainConfig
+from accel_train.events import Stopped
+from accel_train.interruption import Interruption
 from accel_train.launch import processes_to_start, start_processes
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdou
 def train(
     config: TrainConfig,
     origins: dict[str, str],
+    interruption: Interruption,
     config_file: ConfigFile = None,
     print_config: PrintConfig = False,
     dry_run: DryRun = False,
@@ -35,28 +38,36 @@ def train(
 
     from accel_train import distributed
     from accel_train.report.choose import open_sinks
-    from accel_train.run import build_run, create_folder, events
+    from accel_train.run import build_run
+    from accel_train.session import Session
 
+    code = 0
     try:
         run = build_run(config, origins)
         if print_config or dry_run:
             _preview(run, print_config)
             return
-        create_folder(run)
+        session = Session(run, interruption)
         accelerator = run.accelerator
         with open_sinks(
-            run.folder,
+            run.place.folder,
             rank=accelerator.process_index,
             world_size=accelerator.num_processes,
             device=distributed.device_name(accelerator),
             quiet=quiet,
             json=json,
+            resumed=session.resumed,
         ) as sinks:
-            for event in events(run):
+            interruption.training_began()
+            for event in session.events():
                 for sink in sinks:
                     sink(event)
+                if isinstance(event, Stopped):
+                    code = event.exit_code
+            interruption.training_ended()
     finally:
         distributed.stop()
+    raise typer.Exit(code)
 
 
 def _preview(run: "Run", print_config: bool) -> None:

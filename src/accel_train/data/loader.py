@@ -75,11 +75,10 @@ def choose_workers(asked: int | None, source: Source) -> int:
     return 0 if source.in_memory else _FILE_WORKERS
 
 
-def train_loader(source: Source, sizes: LoaderSizes, *, seed: int, accumulate: int) -> DataLoader[Batch]:
-    """Return a loader of all processes' micro-batches, for Accelerate to split."""
-    order = EpochOrder(seed, len(source))
+def train_loader(source: Source, sizes: LoaderSizes, order: EpochOrder, *, accumulate: int) -> DataLoader[Batch]:
+    """Return a loader of all processes' micro-batches in an order, for Accelerate to split."""
     sampler = UpdateSampler(order, batch_size=sizes.batch_size, processes=sizes.processes, accumulate=accumulate)
-    return _loader(TrainReader(source, seed), sampler, sizes)
+    return _loader(TrainReader(source, order.seed), sampler, sizes)
 
 
 def evaluation_loader(source: Source, sizes: LoaderSizes) -> DataLoader[Batch]:

@@ -26,6 +26,8 @@ class EpochOrder:
         self.seed = seed
         self.images = images
         self.epoch = 0
+        self.first_update = 0
+        """Of the next iteration, counted within the epoch: a run that is resumed leaves out what was done."""
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch, counted from 0, of the next iteration."""
@@ -59,7 +61,8 @@ class UpdateSampler:
     def __iter__(self) -> Iterator[list[int]]:
         processes, accumulate, batch_size = self._shape
         used = self._updates * processes * accumulate * batch_size
-        for by_process in self.sampler.tickets()[:used].view(-1, processes, accumulate, batch_size):
+        updates = self.sampler.tickets()[:used].view(-1, processes, accumulate, batch_size)
+        for by_process in updates[self.sampler.first_update :]:
             for micro_batch in range(accumulate):
                 yield by_process[:, micro_batch].flatten().tolist()
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from accel_train.events import Event
+from accel_train.events import EpochEnd, Event, Notice, Progress, Resumed, RunEnded, RunStarted, Saved, Stopped
 from accel_train.report.console import TerminalSink
 from accel_train.report.jsonl import JsonLines
 from accel_train.report.lines import EndLineSink, LineSink
@@ -18,14 +18,18 @@ from accel_train.report.log import RankLogSink, start_logging
 
 Sink = Callable[[Event], None]
 
+_RESUMED = (Progress, EpochEnd, RunEnded)
+_ALL = (RunStarted, *_RESUMED, Resumed, Saved, Notice, Stopped)
+
 
 @contextmanager
 def open_sinks(
-    folder: Path, *, rank: int, world_size: int, device: str, quiet: bool, json: bool
+    folder: Path, *, rank: int, world_size: int, device: str, quiet: bool, json: bool, resumed: bool
 ) -> Iterator[list[Sink]]:
     """Yield the sinks of a process: a log on every rank; on rank 0 also metrics.jsonl and what a person sees.
 
-    With `json` the records go to stdout too, and what a person sees to stderr.
+    With `json` the records go to stdout too, and what a person sees to stderr. The history of a resumed run goes on
+    in metrics.jsonl, which begins with how the run was first started.
     """
     start_logging(
         folder / "log" / f"rank_{rank}.log", rank, world_size, device, logging.WARNING if quiet else logging.INFO
@@ -33,10 +37,10 @@ def open_sinks(
     with ExitStack() as stack:
         sinks: list[Sink] = [RankLogSink(rank)]
         if rank == 0:
-            metrics = stack.enter_context((folder / "metrics.jsonl").open("w", encoding="utf-8"))
-            sinks.append(JsonLines(metrics))
+            metrics = stack.enter_context((folder / "metrics.jsonl").open("a", encoding="utf-8"))
+            sinks.append(JsonLines(metrics, _RESUMED if resumed else (RunStarted, *_RESUMED)))
             if json:
-                sinks.append(JsonLines(sys.stdout))
+                sinks.append(JsonLines(sys.stdout, _ALL))
             stream = sys.stderr if json else sys.stdout
             terminal = stream.isatty() and not (json and sys.stdout.isatty())  # else records would tear the bar
             sinks.append(stack.enter_context(human_sink(stream, terminal, quiet)))

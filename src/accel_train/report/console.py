@@ -9,12 +9,23 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from accel_train.events import EpochEnd, Event, Progress, RunEnded, RunStarted, UpdateDone
+from accel_train.events import (
+    EpochEnd,
+    Event,
+    Notice,
+    Progress,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Saved,
+    Stopped,
+    UpdateDone,
+)
 from accel_train.report.banner import print_banner
 from accel_train.report.epoch_table import Column, fitting_columns, header, row
 from accel_train.report.pace import Pace
-from accel_train.report.summary import print_summary
-from accel_train.report.text import loss, speed
+from accel_train.report.summary import print_summary, stopped_line
+from accel_train.report.text import loss, printable, speed
 
 _SECONDS_BETWEEN_DRAWS = 0.2
 _SMALLEST_BAR = 8
@@ -53,6 +64,10 @@ class TerminalSink:
             Progress: self._note_loss,
             EpochEnd: self._add_row,
             RunEnded: self._end,
+            Resumed: lambda event: self._say(f"resumed from update {event.update:,}"),
+            Saved: lambda event: None,  # what happens every epoch is no news on a terminal
+            Notice: lambda event: self._say(f"note: {printable(event.text)}"),
+            Stopped: self._stop,
         }
 
     def __call__(self, event: Event) -> None:
@@ -103,11 +118,18 @@ class TerminalSink:
         self._local_loss = f"{scope} {loss(event.local_loss)}"
 
     def _add_row(self, event: EpochEnd) -> None:
-        columns = fitting_columns(self._console.width)
+        columns = fitting_columns(self._console.width, self._run.ema_half_life is not None)
         if columns != self._columns:
             self._console.print(Text(header(columns), style="bold"))
             self._columns = columns
         self._console.print(Text(row(columns, self._run, event)))
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def _stop(self, event: Stopped) -> None:
+        self.close()
+        self._say(stopped_line(event))
 
     def _end(self, event: RunEnded) -> None:
         self.close()

@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("train loss", 10, 5, lambda started, end: loss(end.train_loss)),
     Column("val loss", 8, 6, lambda started, end: loss(end.val_loss)),
     Column("val accuracy", 12, 8, lambda started, end: accuracy(end.val_accuracy)),
+    Column("ema", 6, 7, lambda started, end: "" if end.ema_val_accuracy is None else accuracy(end.ema_val_accuracy)),
     Column("", 1, 7, lambda started, end: "★" if end.best else ""),
     Column("lr", 9, 2, lambda started, end: learning_rate(end.lr)),
     Column("images/s", 9, 3, lambda started, end: speed(end.images_per_second)),
@@ -31,9 +32,12 @@ _COLUMNS = (
 )
 
 
-def fitting_columns(width: int) -> list[Column]:
-    """Return the most important columns that fit side by side, in their usual order, at least one."""
-    columns = list(_COLUMNS)
+def fitting_columns(width: int, averaged: bool = False) -> list[Column]:
+    """Return the most important columns that fit side by side, in their usual order, at least one.
+
+    `averaged` tells whether there are averaged weights, which have a column of their own.
+    """
+    columns = [column for column in _COLUMNS if averaged or column.name != "ema"]
     while len(columns) > 1 and len(header(columns)) > width:
         columns.remove(min(columns, key=lambda column: column.importance))
     return columns

@@ -4,17 +4,18 @@ import json
 import math
 from typing import Any, TextIO
 
-from accel_train.events import Event, UpdateDone, as_record
+from accel_train.events import Event, as_record
 
 
 class JsonLines:
-    """Writes the record of each event but `UpdateDone`, and flushes it."""
+    """Writes the record of each event of some kinds, and flushes it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, kinds: tuple[type[Event], ...]) -> None:
         self._stream = stream
+        self._kinds = kinds
 
     def __call__(self, event: Event) -> None:
-        if not isinstance(event, UpdateDone):
+        if isinstance(event, self._kinds):
             record = {name: _portable(value) for name, value in as_record(event).items()}
             self._stream.write(json.dumps(record, allow_nan=False) + "\n")
             self._stream.flush()

@@ -7,10 +7,21 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from accel_train.events import EpochEnd, Event, Progress, RunEnded, RunStarted, UpdateDone
+from accel_train.events import (
+    EpochEnd,
+    Event,
+    Notice,
+    Progress,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Saved,
+    Stopped,
+    UpdateDone,
+)
 from accel_train.report.banner import print_banner
 from accel_train.report.pace import Pace
-from accel_train.report.summary import print_summary, summary_line
+from accel_train.report.summary import print_summary, stopped_line, summary_line
 from accel_train.report.text import accuracy, duration, learning_rate, loss, printable, speed
 
 _SECONDS_BETWEEN_LINES = 30
@@ -37,6 +48,10 @@ class LineSink:
             Progress: self._note_progress,
             EpochEnd: self._write_epoch,
             RunEnded: self._end,
+            Resumed: lambda event: self._write(f"resumed from update {event.update}"),
+            Saved: lambda event: self._write(f"saved checkpoint update {event.update}"),
+            Notice: lambda event: self._write(f"note: {printable(event.text)}"),
+            Stopped: lambda event: self._write(stopped_line(event)),
         }
 
     def __call__(self, event: Event) -> None:
@@ -75,6 +90,7 @@ class LineSink:
             f"lr {learning_rate(event.lr)}",
             f"{speed(event.images_per_second)} images/s",
             duration(event.seconds),
+            *([f"ema {accuracy(event.ema_val_accuracy)}"] if event.ema_val_accuracy is not None else []),
             *(["best"] if event.best else []),
         )
         self._plan_next_line(event.update)
@@ -93,7 +109,7 @@ class LineSink:
 
 
 class EndLineSink:
-    """Writes nothing but one line at the end of a run."""
+    """Writes nothing but notices, and one line at the end of a run."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -102,6 +118,14 @@ class EndLineSink:
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self._run_folder = event.run_folder
-        elif isinstance(event, RunEnded):
-            self._stream.write(printable(summary_line(event, self._run_folder)) + "\n")
+            return
+        text = None
+        if isinstance(event, RunEnded):
+            text = summary_line(event, self._run_folder)
+        elif isinstance(event, Stopped):
+            text = stopped_line(event)
+        elif isinstance(event, Notice):
+            text = f"note: {event.text}"
+        if text:
+            self._stream.write(printable(text) + "\n")
             self._stream.flush()

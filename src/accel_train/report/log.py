@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from accel_train.events import EpochEnd, Event, Progress, RunStarted
+from accel_train.events import EpochEnd, Event, Notice, Progress, Resumed, RunStarted, Stopped, as_record
 from accel_train.report.text import quantity
 
 _logger = logging.getLogger("accel_train")
@@ -21,7 +21,7 @@ def start_logging(path: Path, rank: int, world_size: int, device: str, console_l
     an earlier call are replaced. Lines bear no time: the logs of equal runs can be compared.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    file = _RaisingFileHandler(path, encoding="utf-8", errors="backslashreplace")
     console = logging.StreamHandler(_Stderr(f"[rank {rank}/{world_size} {device}] " if rank else ""))
     console.setLevel(console_level)
     for handler in (file, console):
@@ -51,6 +51,8 @@ class RankLogSink:
                 event.local_loss,
                 event.local_ids_hash,
             )
+        elif isinstance(event, Notice | Resumed | Stopped):
+            _logger.debug("%s", as_record(event))
         elif isinstance(event, EpochEnd) and self._last:
             _logger.log(
                 self._level,
@@ -60,6 +62,13 @@ class RankLogSink:
                 self._last.update,
             )
             self._last = None
+
+
+class _RaisingFileHandler(logging.FileHandler):
+    """Raises what goes wrong, such as a full disk, where logging would print a traceback and go on."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        raise sys.exc_info()[1] or AssertionError("called without an error")
 
 
 class _Stderr:

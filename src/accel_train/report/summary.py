@@ -4,7 +4,7 @@ import shlex
 
 from rich.console import Console
 
-from accel_train.events import RunEnded
+from accel_train.events import RunEnded, Stopped
 from accel_train.report.rows import Row, print_rows
 from accel_train.report.text import accuracy, duration, quantity, speed
 
@@ -40,6 +40,14 @@ def summary_line(ended: RunEnded, run_folder: str) -> str:
     best = f"best {accuracy(ended.best_val_accuracy)} in epoch {ended.best_epoch}"
     return (
         f"validation accuracy {accuracy(ended.val_accuracy)}, {best}, {_extent(ended)} ({ended.reason}): {run_folder}"
+    )
+
+
+def stopped_line(stopped: Stopped) -> str:
+    """Say that a run was stopped, and how to go on."""
+    return (
+        f"stopped by {stopped.reason} after update {stopped.update}, which is saved; "
+        "to go on, start the same command again"
     )
 
 

@@ -1,0 +1,100 @@
+"""Lets all processes of a run decide together, between updates, to save or to stop."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from accel_train import process_group
+from accel_train.interruption import Interruption, Reason
+
+_SECONDS_BETWEEN_TALKS = 0.25
+_MARGIN_SECONDS = 30.0  # of a time limit, for saving; a tenth of a short one
+_TIME_IS_UP = Reason("the time limit", 0)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What all processes do next."""
+
+    stop: Reason | None = None
+    save: bool = False
+
+
+class Control:
+    """Asks all processes a few times a second, counted in updates so that all ask at the same one.
+
+    Rank 0's clock decides how many updates that is, and when a time limit or an interval of saving is over.
+    """
+
+    def __init__(
+        self,
+        group: Any,
+        interruption: Interruption,
+        *,
+        seconds_left: float | None,
+        save_seconds: float | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._group = group
+        self._interruption = interruption
+        self._clock = clock
+        now = clock()
+        self._stop_at = None if seconds_left is None else now + seconds_left - min(_MARGIN_SECONDS, seconds_left / 10)
+        self._save_seconds = save_seconds
+        self._last_save = now
+        self._updates, self._validation_batches = _Pace(now), _Pace(now)
+        self.stop: Reason | None = None
+        """Why all processes stop, once they have agreed."""
+
+    def after_update(self) -> Decision:
+        """Collective: tell what to do after an update."""
+        if not self._updates.is_due():
+            return Decision(self.stop)
+        save = self._save_seconds is not None and self._clock() - self._last_save >= self._save_seconds
+        if self._talk(self._updates, save):
+            self._last_save = self._clock()
+            return Decision(self.stop, True)
+        return Decision(self.stop)
+
+    def interrupted(self) -> bool:
+        """Collective: tell between the batches of a validation whether to stop."""
+        if self._validation_batches.is_due():
+            self._talk(self._validation_batches, False)
+        return self.stop is not None
+
+    def _talk(self, pace: "_Pace", save: bool) -> bool:
+        """Collective: agree on stopping, and return whether rank 0 wants to save."""
+        now = self._clock()
+        reason = self._interruption.reason
+        if reason is None and self._stop_at is not None and now >= self._stop_at:
+            reason = _TIME_IS_UP
+        said = [reason is not None, reason.exit_code if reason else 0, save, pace.next_talk(now)]
+        by_rank = process_group.exchange(self._group, [int(number) for number in said])
+        _, _, save_now, calls = by_rank[0]
+        pace.begin(self._clock(), calls)
+        codes = [code for stops, code, _, _ in by_rank if stops]
+        if codes and self.stop is None:
+            self.stop = reason or Reason("a signal to another process", max(codes))
+            self._interruption.acknowledged()
+        return bool(save_now)
+
+
+class _Pace:
+    """How often something happens, to do a thing after so many of them rather than after some time."""
+
+    def __init__(self, now: float) -> None:
+        self.begin(now, 1)
+
+    def begin(self, now: float, calls: int) -> None:
+        self._since = now
+        self._calls = self._left = calls
+
+    def is_due(self) -> bool:
+        self._left -= 1
+        return self._left <= 0
+
+    def next_talk(self, now: float) -> int:
+        """Return in how many calls about `_SECONDS_BETWEEN_TALKS` will be over."""
+        per_second = self._calls / max(now - self._since, 1e-6)
+        return max(1, min(2 * self._calls, int(per_second * _SECONDS_BETWEEN_TALKS)))

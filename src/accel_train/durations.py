@@ -1,0 +1,64 @@
+"""Reads durations and intervals as people write them: 3h50m, 1epoch, 500updates, 10min."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["epochs", "updates", "seconds"]
+
+_SECONDS = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+_NUMBER = r"\s*([0-9]{1,9})\s*"
+_DURATION = re.compile(rf"(?:{_NUMBER}d)?(?:{_NUMBER}h)?(?:{_NUMBER}m(?:in)?)?(?:{_NUMBER}s)?\s*")
+_COUNTED = re.compile(rf"{_NUMBER}(epoch|update)s?\s*")
+_PLURAL: dict[str, Unit] = {"epoch": "epochs", "update": "updates"}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """How often something happens."""
+
+    count: float
+    """Whole and positive."""
+    unit: Unit
+
+    def is_due(self, *, epoch: int | None = None, update: int | None = None) -> bool:
+        """Tell whether so many epochs or updates, done since the beginning, make a whole number of intervals."""
+        done = {"epochs": epoch, "updates": update}.get(self.unit)
+        return done is not None and done % self.count == 0
+
+    def __str__(self) -> str:
+        """Return the shortest text from which :func:`parse_interval` makes this interval."""
+        if self.unit != "seconds":
+            return f"{self.count:.0f}{self.unit if self.count > 1 else self.unit[:-1]}"
+        largest = next(unit for unit, seconds in _SECONDS.items() if self.count % seconds == 0)
+        return f"{self.count / _SECONDS[largest]:.0f}{largest}"
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a text such as ``3h50m``, ``90s`` or ``1d12h``.
+
+    Raises:
+        ValueError: it is no duration, or zero.
+    """
+    match = _DURATION.fullmatch(text)
+    if not match or not any(match.groups()):
+        raise ValueError("not a duration such as 3h50m, 10min or 90s")
+    seconds = sum(int(number or 0) * unit for number, unit in zip(match.groups(), _SECONDS.values(), strict=True))
+    if seconds == 0:
+        raise ValueError("a duration must be longer than zero, such as 3h50m, 10min or 90s")
+    return float(seconds)
+
+
+def parse_interval(text: str) -> Interval:
+    """Return the interval of a text such as ``1epoch``, ``500updates`` or ``10min``.
+
+    Raises:
+        ValueError: it is no interval, or zero.
+    """
+    if match := _COUNTED.fullmatch(text):
+        if int(match[1]) == 0:
+            raise ValueError("an interval must be longer than zero, such as 1epoch, 500updates or 10min")
+        return Interval(int(match[1]), _PLURAL[match[2]])
+    if _DURATION.fullmatch(text) and text.strip():
+        return Interval(parse_duration(text), "seconds")
+    raise ValueError("not an interval such as 1epoch, 500updates or 10min")

@@ -1,0 +1,291 @@
+"""Carries out a run: resumes, saves, watches, rolls back and stops it."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from accel_train import checkpoint_folders, distributed, engine, process_group, run_folder
+from accel_train.checkpoint import Checkpoints, Trained, load_tensors, read_state
+from accel_train.checkpoint_folders import write_file
+from accel_train.control import Control
+from accel_train.divergence import Diverged
+from accel_train.durations import parse_duration, parse_interval
+from accel_train.engine import Stopping, Waiting
+from accel_train.errors import UserError
+from accel_train.events import EpochEnd, Event, Notice, Resumed, RunEnded, Saved, Stopped, UpdateDone
+from accel_train.folder_lock import FolderLock
+from accel_train.interruption import Interruption
+from accel_train.memory import as_memory_error
+from accel_train.meter import Meter
+from accel_train.peers import watch_peers
+from accel_train.position import Position
+from accel_train.random_keys import make_key
+from accel_train.run import Run, config_text, describe, facts
+from accel_train.run_folder import CHECKPOINTS, METRICS, WEIGHTS
+from accel_train.sameness import fingerprint, first_difference
+
+_ROLLBACKS = 3
+"""That may go to one checkpoint: if nothing could be saved in between, the data are not to blame."""
+
+
+def _seconds_left(time_limit: str | None) -> float | None:
+    """Return how many seconds of a limit, which counts from the start of this process, are left."""
+    if time_limit is None:
+        return None
+    return parse_duration(time_limit) - (time.time() - psutil.Process().create_time())
+
+
+class Session:
+    """One process's share of carrying out a run, from taking its folder to the last event."""
+
+    def __init__(self, run: Run, interruption: Interruption) -> None:
+        """Collective: take the folder, and load what the run goes on from.
+
+        Raises:
+            UserError: another run writes there, or what it should go on from cannot be used.
+        """
+        self._run, self._task, config = run, run.task, run.config
+        self._accelerator = run.accelerator
+        self._folder = run.place.folder
+        self._meter = Meter()
+        self._position = Position()
+        self._notices = list(run.notices)
+        self._stopping = Stopping(config.target_accuracy, config.patience)
+        self._interval = parse_interval(config.save_every)
+        self._save_is_due = False
+        self._rollbacks: list[Path] = []
+        self._nonce: str = distributed.on_main(self._accelerator, lambda: uuid.uuid4().hex[:8])
+        plain = distributed.unwrapped(self._accelerator, self._task.model)
+        self._trained = Trained(plain, self._task.optimizer.optimizer, self._task.average)
+        self._peers = watch_peers(config.timeout)
+        self._lock = FolderLock(self._folder)
+        distributed.on_main(self._accelerator, self._take_folder)
+        self.resumed = self._load(run.place.source, run.place.checkpoint)
+        self._checkpoints = Checkpoints(
+            self._folder,
+            self._trained,
+            group=run.group,
+            sharded=self._accelerator.is_fsdp2,
+            rank=self._accelerator.process_index,
+            keep=config.keep,
+        )
+        self._control = Control(
+            run.group,
+            interruption,
+            seconds_left=_seconds_left(config.time_limit),
+            save_seconds=self._interval.count if self._interval.unit == "seconds" else None,
+        )
+
+    def events(self) -> Iterator[Event]:
+        """Collective: train, and yield what happens."""
+        yield facts(self._run)
+        yield from map(Notice, self._notices)
+        if self.resumed:
+            yield Resumed(self._position.update)
+        try:
+            while True:
+                try:
+                    yield from self._train()
+                except Diverged as divergence:
+                    if self._run.config.on_nan == "stop":
+                        raise
+                    yield from self._saved(wait=True)
+                    yield self._roll_back(divergence)
+                except (RuntimeError, MemoryError) as error:
+                    raise self._explained(error) from None
+                else:
+                    return
+        finally:
+            self._checkpoints.close()
+            if self._peers:
+                self._peers.stop()
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return what to tell the user if memory has run out, else the error itself."""
+        plan = self._task.plan
+        out_of_memory = as_memory_error(
+            error,
+            rank=self._accelerator.process_index,
+            batch_size=plan.batch_size,
+            global_batch=plan.global_batch,
+            processes=plan.processes,
+        )
+        return out_of_memory or error
+
+    def _train(self) -> Iterator[Event]:
+        waiting = Waiting(self._tick, self._interrupted)
+        for event in engine.train(self._task, self._stopping, self._position, self._meter, waiting):
+            if isinstance(event, EpochEnd) and event.best:
+                self._export(WEIGHTS["best"])
+            if isinstance(event, RunEnded):
+                self._export(WEIGHTS["last"])
+                yield from self._saved(wait=True)
+            yield event  # before saving: what the sinks write of it belongs to the checkpoint
+            yield from self._between(event)
+            if self._control.stop:
+                break
+        if self._control.stop:
+            yield from self._stop()
+
+    def _between(self, event: Event) -> Iterator[Event]:
+        """Collective: do what is due after an event; the model stands still meanwhile."""
+        self._tick()
+        ends_epoch = isinstance(event, EpochEnd)
+        if isinstance(event, UpdateDone):
+            self._save_is_due |= self._control.after_update().save or self._interval.is_due(update=event.update)
+            if self._run.config.watch_every and event.update % self._run.config.watch_every == 0:
+                with self._meter.held_up_by("watch"):
+                    self._compare(event.update)
+        elif ends_epoch:
+            self._save_is_due |= self._interval.is_due(epoch=self._position.epochs) or self._is_over()
+        else:
+            return
+        # Of an update that ends an epoch, validation comes first: one checkpoint then holds both.
+        whole_epoch = self._position.update == (self._position.epochs + 1) * self._task.plan.updates_per_epoch
+        if self._save_is_due and not whole_epoch and not self._control.stop:
+            self._save()
+        yield from self._saved()
+
+    def _is_over(self) -> bool:
+        return self._position.epochs == self._task.plan.epochs or self._stopping.reason(self._position) is not None
+
+    def _tick(self) -> None:
+        if self._peers:
+            self._peers.tick()
+
+    def _interrupted(self) -> bool:
+        self._tick()
+        return self._control.interrupted()
+
+    def _save(self) -> None:
+        """Collective: begin to save the run as it is."""
+        with self._meter.held_up_by("save"):
+            plan = self._task.plan
+            self._task.divergence.check(self._position.update, plan.learning_rate(max(0, self._position.update - 1)))
+            self._position.epoch_sums = self._accelerator.reduce(self._task.epoch_sums.tensor.clone(), "sum").tolist()
+            metrics = self._folder / METRICS
+            kept = {
+                "nonce": self._nonce,
+                "metrics_bytes": metrics.stat().st_size if self._accelerator.is_main_process else 0,
+                "identity": self._run.identity,
+                "scaler": self._accelerator.scaler.state_dict() if self._accelerator.scaler else None,
+            }
+            self._checkpoints.save(self._position, kept)
+        self._save_is_due = False
+
+    def _export(self, name: str) -> None:
+        """Collective: begin to write the model's weights, averaged ones where there are any, as one file."""
+        average = self._task.average
+        judged = average.in_place_of_weights() if average else nullcontext()
+        with self._meter.held_up_by("save"), judged:
+            weights = distributed.whole_weights(self._accelerator, self._task.model)
+            self._checkpoints.save_weights(weights, self._folder / name)
+
+    def _saved(self, wait: bool = False) -> Iterator[Saved]:
+        """Yield what has been committed; with `wait`, collective: once all is."""
+        with self._meter.held_up_by("save"):
+            updates = self._checkpoints.committed(wait)
+            if wait:
+                process_group.exchange(self._run.group, [0])
+        yield from map(Saved, updates)
+
+    def _stop(self) -> Iterator[Event]:
+        assert self._control.stop
+        self._save()
+        yield from self._saved(wait=True)
+        yield Stopped(self._control.stop.name, self._position.update, self._control.stop.exit_code)
+
+    def _compare(self, update: int) -> None:
+        """Collective: see that all processes have the same weights, statistics, order and configuration.
+
+        Raises:
+            UserError: one has not.
+        """
+        plan, order, model = self._task.plan, self._task.order, self._trained.model
+        compared = {
+            "weights": fingerprint(model.parameters()),
+            "BatchNorm statistics": fingerprint(model.buffers()),
+            "order": make_key(order.seed, order.images, order.epoch, self._position.update),
+            "configuration": make_key(plan.global_batch, plan.batch_size, plan.total_updates, self._task.seed),
+        }
+        found = process_group.exchange(self._run.group, [value - 2**63 for value in compared.values()])
+        if difference := first_difference(found, list(compared)):
+            rank, what = difference
+            raise UserError(
+                f"the {what} of rank {rank} differ from those of the other processes, found after update {update}",
+                "look for code that depends on the rank, or a faulty device; the last checkpoint is older than this",
+            )
+
+    def _take_folder(self) -> None:
+        """Make and lock the folder, and remove what a killed run has left half written."""
+        run_folder.make(self._folder)
+        self._lock.acquire()
+        checkpoint_folders.clean(self._folder)
+        checkpoint_folders.clean(self._folder / CHECKPOINTS)
+        stored = self._run.place.stored
+        if stored is None or self._run.place.source != self._folder or stored["epochs"] != self._run.config.epochs:
+            run_folder.write(self._folder, config_text(self._run), describe(self._run))
+
+    def _load(self, source: Path | None, checkpoint: Path | None) -> bool:
+        """Collective: take over a checkpoint's state, and what the run had written up to it."""
+        if source and not checkpoint:
+            checkpoint, problems = distributed.on_main(
+                self._accelerator, lambda: checkpoint_folders.newest_whole(source / CHECKPOINTS)
+            )
+            where = checkpoint.name if checkpoint else "the beginning: none is whole"
+            self._notices += [f"{problem}; falling back to {where}" for problem in problems]
+        kept: dict[str, Any] = {"metrics_bytes": 0}
+        if checkpoint:
+            self._position, kept = self._restore(checkpoint)
+            if self._accelerator.is_main_process:
+                self._task.epoch_sums.load(self._position.epoch_sums)
+        distributed.on_main(self._accelerator, lambda: self._cut_files(source, checkpoint, kept["metrics_bytes"]))
+        return checkpoint is not None
+
+    def _restore(self, checkpoint: Path) -> tuple[Position, dict[str, Any]]:
+        position, kept = read_state(checkpoint)
+        if self._run.config.exact and kept["identity"] != self._run.identity:
+            raise UserError(
+                f"--exact: {checkpoint} was computed on {kept['identity']}, this is {self._run.identity}",
+                "resume with the same --threads and on the same kind of device",
+            )
+        load_tensors(checkpoint, self._trained)
+        self._task.statistics.reload()
+        if self._accelerator.scaler and kept["scaler"]:
+            self._accelerator.scaler.load_state_dict(kept["scaler"])
+        return position, kept
+
+    def _cut_files(self, source: Path | None, checkpoint: Path | None, metrics_bytes: int) -> None:
+        """Make the files that grow and change with a run those that it had at the checkpoint."""
+        metrics = (source or self._folder) / METRICS
+        history = metrics.read_bytes()[:metrics_bytes] if metrics.exists() else b""
+        write_file(self._folder / METRICS, history)
+        best = self._folder / WEIGHTS["best"]
+        if checkpoint and (checkpoint / best.name).exists():
+            write_file(best, (checkpoint / best.name).read_bytes())
+        else:
+            with suppress(FileNotFoundError):
+                best.unlink()
+
+    def _roll_back(self, divergence: Diverged) -> Notice:
+        """Collective: load the last checkpoint, and leave out the updates since."""
+        checkpoint, _ = distributed.on_main(
+            self._accelerator, lambda: checkpoint_folders.newest_whole(self._folder / CHECKPOINTS)
+        )
+        if checkpoint is None or self._rollbacks.count(checkpoint) == _ROLLBACKS:
+            why = "nothing has been saved yet" if checkpoint is None else f"{_ROLLBACKS} rollbacks to it did not help"
+            raise UserError(f"{divergence.message}; {why}", divergence.hint)
+        self._rollbacks.append(checkpoint)
+        restored, _ = self._restore(checkpoint)
+        same_epoch = restored.epochs == self._position.epochs and self._accelerator.is_main_process
+        self._task.epoch_sums.load(restored.epoch_sums if same_epoch else [0.0] * len(restored.epoch_sums))
+        self._position.skipped.append((restored.update, self._position.update))
+        return Notice(
+            f"{divergence.message}: rolled back to {checkpoint.name}, "
+            f"leaving out the updates {restored.update + 1} to {self._position.update}"
+        )
