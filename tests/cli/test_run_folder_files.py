@@ -44,7 +44,11 @@ def read_json(path: Path) -> Any:
 def test_a_run_leaves_these_files(digits: Runner) -> None:
     folder = digits.folder / "first"
 
-    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    checkpoints = [file for file in files if file.startswith("checkpoints/")]
+    assert {file.split("/")[1] for file in checkpoints} == {"update_000022", "update_000044"}
+    assert [file for file in files if file not in checkpoints] == [
+        ".lock",
         "best.safetensors",
         "config.json",
         "config.yaml",
