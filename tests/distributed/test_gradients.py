@@ -14,7 +14,9 @@ import json, os, sys, torch
 from accel_train import distributed
 from accel_train.config import TrainConfig
 from accel_train.config_values import make_config
-from accel_train.run import build_run, events
+from accel_train.interruption import Interruption
+from accel_train.run import build_run
+from accel_train.session import Session
 
 limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grad_norm_
 
@@ -29,9 +31,9 @@ def note_norm(optimizer, *_):
 
 torch.nn.utils.clip_grad_norm_ = noting_clip
 run = build_run(TrainConfig(**json.loads(sys.argv[1])), {})
-run.folder.mkdir(exist_ok=True)
+session = Session(run, Interruption())
 run.task.optimizer.optimizer.register_step_pre_hook(note_norm)
-for event in events(run):
+for event in session.events():
     pass
 if run.accelerator.is_main_process:
     print(json.dumps({"limits": limits, "before": before, "at_step": at_step}))
