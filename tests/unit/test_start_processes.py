@@ -14,7 +14,8 @@ import pytest
 
 START = """
 import sys
-from accel_train import launch
+from accel_train import interruption, launch
+interruption.Interruption()  # as every command has
 launch._SECONDS_TO_SAVE, launch._SECONDS_AFTER_FAILURE = 3, 1
 sys.exit(launch.start_processes(2, []))
 """
