@@ -119,7 +119,7 @@ def test_a_rank_that_a_signal_finds_starting_is_not_called_dead(start: Callable[
 def test_who_does_not_end_after_a_signal_is_killed_and_named(
     start: Callable[..., Job], number: Signals, code: int
 ) -> None:
-    job = start("code = wait(); time.sleep(60 * rank); sys.exit(code)")
+    job = start("wait(); time.sleep(60 * rank)")
     began = time.monotonic()
     job.send_signal(number)
     assert job.ends() == (code, "", "rank 1 of 2 did not end within 3 s and was killed\n")
@@ -143,12 +143,20 @@ def test_a_rank_that_fails_is_named_unless_it_explains_itself(
     assert job.ends(5) == (code, "", told + "rank 0 of 2 did not end within 1 s and was killed\n")
 
 
-@pytest.mark.parametrize("pause", [0, 0.2])
-def test_the_job_ends_as_its_first_failure_did(start: Callable[..., Job], pause: float) -> None:
-    job = start(
-        "if rank == 1: time.sleep(0.1); os.kill(os.getpid(), 9)\n"
-        f"time.sleep(0.1 + {pause}); sys.exit(1)  # having lost its peer"
-    )
+LOSE_THE_PEER = """
+wait()
+if rank == 1:
+    os.kill(os.getpid(), 9)
+fcntl.flock(lock, fcntl.LOCK_EX)  # which rank 1 holds until it is dead
+sys.exit(1)
+"""
+
+
+def test_the_job_ends_as_its_first_failure_did(start: Callable[..., Job]) -> None:
+    take_lock = "import fcntl; lock = open('lock', 'a'); rank == 1 and fcntl.flock(lock, fcntl.LOCK_EX)"
+    job = start(LOSE_THE_PEER, before=take_lock)
+    for rank in psutil.Process(job.pid).children():
+        rank.send_signal(SIGUSR1)
     assert job.ends() == (137, "", "rank 1 of 2 was killed by SIGKILL\n")
 
 
