@@ -64,11 +64,12 @@ class Trained:
 class Checkpoints:
     """The checkpoints of a run, and the one thread in which a process writes, in the order that it is asked to."""
 
-    def __init__(self, folder: Path, trained: Trained, *, group: Any, sharded: bool, rank: int, keep: int) -> None:
+    def __init__(self, folder: Path, trained: Trained, *, group: Any, rank: int, keep: int) -> None:
+        """`group` is of the processes that each write their part, for nothing else; None if rank 0 writes all."""
         self._folder = folder
         self._trained = trained
-        self._group = group if sharded else None
-        self._writes = sharded or rank == 0
+        self._group = group
+        self._writes = group is not None or rank == 0
         self._commits = rank == 0
         self._keep = keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")

@@ -12,6 +12,7 @@ MANIFEST = "MANIFEST.json"
 _FORMAT = 1
 _PARTIAL = ".tmp_"
 _NAME = "update_"
+_ASIDE = "set_aside_"
 
 
 def begin(checkpoints: Path, update: int, nonce: str) -> Path:
@@ -84,6 +85,20 @@ def prune(checkpoints: Path, keep: int, also: Container[int | None]) -> None:
     for checkpoint in _all(checkpoints)[:-keep]:
         if update_of(checkpoint) not in also:
             _remove(checkpoint)
+
+
+def set_aside(checkpoints: Path, last: Path) -> None:
+    """Keep a run that goes back to the checkpoint `last` of its own from meeting later ones, which are not its own.
+
+    They stay, under names that are no checkpoint's; an update set aside before goes.
+    """
+    if last.parent.exists() and checkpoints.exists() and last.parent.samefile(checkpoints):
+        for checkpoint in _all(checkpoints):
+            if update_of(checkpoint) > update_of(last):
+                aside = checkpoint.with_name(f"{_ASIDE}{checkpoint.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                checkpoint.rename(aside)
+        _sync(checkpoints)
 
 
 def clean(folder: Path) -> None:

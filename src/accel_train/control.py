@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from accel_train import process_group
@@ -11,14 +10,6 @@ from accel_train.interruption import Interruption, Reason
 _SECONDS_BETWEEN_TALKS = 0.25
 _MARGIN_SECONDS = 30.0  # of a time limit, for saving; a tenth of a short one
 _TIME_IS_UP = Reason("the time limit", 0)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What all processes do next."""
-
-    stop: Reason | None = None
-    save: bool = False
 
 
 class Control:
@@ -47,15 +38,15 @@ class Control:
         self.stop: Reason | None = None
         """Why all processes stop, once they have agreed."""
 
-    def after_update(self) -> Decision:
-        """Collective: tell what to do after an update."""
+    def after_update(self) -> bool:
+        """Collective: agree after an update, and tell whether an interval of saving is over."""
         if not self._updates.is_due():
-            return Decision(self.stop)
+            return False
         save = self._save_seconds is not None and self._clock() - self._last_save >= self._save_seconds
-        if self._talk(self._updates, save):
-            self._last_save = self._clock()
-            return Decision(self.stop, True)
-        return Decision(self.stop)
+        if not self._talk(self._updates, save):
+            return False
+        self._last_save = self._clock()
+        return True
 
     def interrupted(self) -> bool:
         """Collective: tell between the batches of a validation whether to stop."""

@@ -1,6 +1,5 @@
-"""Builds one run from its config, and tells what it is."""
+"""Builds one run from its config."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from accel_train import distributed, process_group, run_folder
+from accel_train import distributed, process_group
 from accel_train.averaging import WeightAverage
-from accel_train.config import PLACEMENT, TrainConfig
+from accel_train.config import TrainConfig
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import open_data
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, train_loader
@@ -20,10 +19,8 @@ from accel_train.defaults import DATA_DEFAULTS, Augmentation, with_defaults
 from accel_train.divergence import Divergence
 from accel_train.engine import Task
 from accel_train.errors import UserError
-from accel_train.events import RunStarted
 from accel_train.gradients import ExactMean, OrdinaryMean
 from accel_train.initial_weights import load_initial
-from accel_train.launch import available_cores, launcher_name, local_world_size
 from accel_train.memory import candidates, largest_fitting, try_update
 from accel_train.metrics import Sums
 from accel_train.models import BuiltModel, build_model
@@ -31,7 +28,6 @@ from accel_train.optim import build_optimizer
 from accel_train.plan import Plan, make_plan
 from accel_train.random_keys import make_key, seed_libraries
 from accel_train.resuming import Place, differences, find_place, same_run
-from accel_train.run_folder import Description
 from accel_train.running_statistics import RunningStatistics
 
 _COPIES = {"sgd": 1, "adamw": 2}
@@ -91,7 +87,7 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
         raise UserError("--exact does not work with FSDP yet", "start it with DDP")
     group = process_group.host_group(config.timeout)
     config, origins, place = _identify(config, origins, data, accelerator, precision)
-    built, notes = _build_model(config, data)
+    built, notes = _build_model(config, data, None if place.stored else config.init_from)
     plan = make_plan(config, accelerator.num_processes, len(data.train))
     dtype = distributed.DTYPES.get(precision, torch.float32)
     if config.auto_micro_batch and place.stored is None:
@@ -145,95 +141,26 @@ def _identify(
 ) -> tuple[TrainConfig, dict[str, str], Place]:
     """Collective: make all choices, and find the place of the run; one that goes on keeps the choices it had."""
 
-    def chosen(epochs: int | None) -> tuple[TrainConfig, dict[str, str]]:
-        changed = {} if epochs is None else {"epochs": epochs}
-        return with_defaults(config.model_copy(update=changed), origins, data.kind, len(data.train))
+    def as_now(stored: dict[str, Any]) -> TrainConfig:
+        changed = {"epochs": stored["epochs"]}
+        if config.warmup_epochs is None:  # else its default would follow the epochs of a run made longer
+            changed["warmup_epochs"] = stored["warmup_epochs"]
+        chosen, _ = with_defaults(config.model_copy(update=changed), origins, data.kind, len(data.train))
+        return chosen.model_copy(update={"precision": precision})
 
     def same(stored: dict[str, Any]) -> bool:
-        now = chosen(stored["epochs"])[0].model_copy(update={"precision": precision})
-        return not differences(now, stored)
+        return not differences(as_now(stored), stored)
 
-    fresh, fresh_origins = chosen(None)
+    fresh, fresh_origins = with_defaults(config, origins, data.kind, len(data.train))
     name = f"{Path(config.data).name}_{fresh.model}".replace(":", "_").replace(",", "_")
     place = distributed.on_main(accelerator, lambda: find_place(config.output, config.resume, name, same))
     if place.stored is None:
         return fresh, fresh_origins, place
-    now = chosen(place.stored["epochs"])[0].model_copy(update={"precision": precision})
     assert place.source
-    return same_run(now, config.epochs, place.stored, place.source), origins, place
+    return same_run(as_now(place.stored), config.epochs, place.stored, place.source), origins, place
 
 
-def facts(run: Run) -> RunStarted:
-    """Return what was asked for and obtained."""
-    config, plan, data, accelerator = run.config, run.task.plan, run.data, run.accelerator
-    assert config.model
-    assert config.augment
-    assert config.lr_scaling
-    assert config.lr is not None
-    channels, height, width = data.train.shape
-    return RunStarted(
-        run_folder=str(run.place.folder),
-        data=f"{config.data} {data.place}: {len(data.train):,} training and {len(data.val):,} validation images "
-        f"of {channels} × {height} × {width}, {len(data.train.classes)} classes"
-        + f"; {data.ignored_files:,} other files passed over"
-        * bool(data.ignored_files),
-        train_images=len(data.train),
-        val_images=len(data.val),
-        classes=len(data.train.classes),
-        model=config.model,
-        parameters=sum(p.numel() for p in run.built.module.parameters()),
-        matches=run.built.notes,
-        augment=f"{config.augment}: {DATA_DEFAULTS[data.kind].augmentation(config.augment)}",
-        world_size=accelerator.num_processes,
-        local_world_size=local_world_size(),
-        device_asked=config.device,
-        device=distributed.device_name(accelerator),
-        backend=accelerator.state.backend if accelerator.num_processes > 1 else None,
-        strategy=distributed.strategy(accelerator),
-        precision=run.precision,
-        threads=torch.get_num_threads(),
-        cores=available_cores(),
-        launched_by=launcher_name(),
-        batch_size=plan.batch_size,
-        accumulate=plan.accumulate,
-        global_batch=plan.global_batch,
-        epochs=plan.epochs,
-        updates_per_epoch=plan.updates_per_epoch,
-        total_updates=plan.total_updates,
-        images_dropped=plan.images_dropped,
-        optimizer=config.optimizer,
-        base_lr=config.lr,
-        lr_scaling=config.lr_scaling,
-        lr_base_batch=config.lr_base_batch or 0,
-        peak_lr=plan.learning_rate.peak,
-        schedule=config.schedule,
-        warmup_updates=plan.learning_rate.warmup_updates,
-        warmup_from=plan.learning_rate.warmup_from,
-        seed=config.seed,
-        exact=config.exact,
-        ema_half_life=config.ema,
-    )
-
-
-def config_text(run: Run) -> str:
-    """Return the YAML that gives this very run on any hardware: every value, and where it came from."""
-    plan = run.task.plan
-    size = f"{plan.batch_size} × processes {plan.processes} × accumulate {plan.accumulate}"
-    found: dict[str, tuple[Any, str]] = {
-        "global_batch_size": (plan.global_batch, f"batch size {size}"),
-        "image_size": (run.built.image_size, "as data and model have it"),
-        "precision": (run.precision, "launcher" if "ACCELERATE_MIXED_PRECISION" in os.environ else "default"),
-        "processes": (plan.processes, launcher_name()),
-        "accumulate": (plan.accumulate, "global batch size / (batch size × processes)"),
-    }
-    values, origins = run.config.model_dump(), dict(run.origins)
-    for name, (value, origin) in found.items():
-        if values[name] is None:
-            values[name], origins[name] = value, origin
-    return run_folder.config_text(values, origins, PLACEMENT)
-
-
-def _build_model(config: TrainConfig, data: DataSet) -> tuple[BuiltModel, tuple[str, ...]]:
+def _build_model(config: TrainConfig, data: DataSet, initial: Path | None) -> tuple[BuiltModel, tuple[str, ...]]:
     """Build the model on the CPU, from the seed alone or from given weights; say what is worth knowing."""
     assert config.model
     channels, height, width = data.train.shape
@@ -245,7 +172,7 @@ def _build_model(config: TrainConfig, data: DataSet) -> tuple[BuiltModel, tuple[
         data_size=max(height, width),
         image_size=config.image_size,
     )
-    return built, load_initial(built.module, config.init_from) if config.init_from else ()
+    return built, load_initial(built.module, initial) if initial else ()
 
 
 def _prepare(
@@ -324,21 +251,4 @@ def _transform(
         std=data.std,
         dtype=dtype,
         device=device,
-    )
-
-
-def describe(run: Run) -> Description:
-    """Return what must be known of the run's model to use its weights."""
-    channels, height, width = run.data.train.shape
-    assert run.config.model
-    return Description(
-        model=run.config.model,
-        classes=run.data.train.classes,
-        channels=run.built.channels,
-        data_channels=channels,
-        data_size=max(height, width),
-        image_size=run.built.image_size,
-        mean=run.data.mean,
-        std=run.data.std,
-        matches=run.built.notes,
     )

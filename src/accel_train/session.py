@@ -1,13 +1,10 @@
 """Carries out a run: resumes, saves, watches, rolls back and stops it."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from accel_train import checkpoint_folders, distributed, engine, process_group, run_folder
 from accel_train.checkpoint import Checkpoints, Trained, load_tensors, read_state
@@ -25,19 +22,13 @@ from accel_train.meter import Meter
 from accel_train.peers import watch_peers
 from accel_train.position import Position
 from accel_train.random_keys import make_key
-from accel_train.run import Run, config_text, describe, facts
+from accel_train.run import Run
+from accel_train.run_facts import config_text, describe, facts
 from accel_train.run_folder import CHECKPOINTS, METRICS, WEIGHTS
 from accel_train.sameness import fingerprint, first_difference
 
 _ROLLBACKS = 3
 """That may go to one checkpoint: if nothing could be saved in between, the data are not to blame."""
-
-
-def _seconds_left(time_limit: str | None) -> float | None:
-    """Return how many seconds of a limit, which counts from the start of this process, are left."""
-    if time_limit is None:
-        return None
-    return parse_duration(time_limit) - (time.time() - psutil.Process().create_time())
 
 
 class Session:
@@ -50,6 +41,7 @@ class Session:
             UserError: another run writes there, or what it should go on from cannot be used.
         """
         self._run, self._task, config = run, run.task, run.config
+        self._interruption = interruption
         self._accelerator = run.accelerator
         self._folder = run.place.folder
         self._meter = Meter()
@@ -69,15 +61,17 @@ class Session:
         self._checkpoints = Checkpoints(
             self._folder,
             self._trained,
-            group=run.group,
-            sharded=self._accelerator.is_fsdp2,
+            # Of its own: two threads that talk in one group take each other's answers.
+            group=process_group.host_group(config.timeout) if self._accelerator.is_fsdp2 else None,
             rank=self._accelerator.process_index,
             keep=config.keep,
         )
         self._control = Control(
             run.group,
             interruption,
-            seconds_left=_seconds_left(config.time_limit),
+            seconds_left=parse_duration(config.time_limit) - interruption.seconds_running
+            if config.time_limit
+            else None,
             save_seconds=self._interval.count if self._interval.unit == "seconds" else None,
         )
 
@@ -123,6 +117,7 @@ class Session:
             if isinstance(event, EpochEnd) and event.best:
                 self._export(WEIGHTS["best"])
             if isinstance(event, RunEnded):
+                self._interruption.acknowledged()  # nothing is left to agree on: a signal must not cut the last save
                 self._export(WEIGHTS["last"])
                 yield from self._saved(wait=True)
             yield event  # before saving: what the sinks write of it belongs to the checkpoint
@@ -135,13 +130,12 @@ class Session:
     def _between(self, event: Event) -> Iterator[Event]:
         """Collective: do what is due after an event; the model stands still meanwhile."""
         self._tick()
-        ends_epoch = isinstance(event, EpochEnd)
         if isinstance(event, UpdateDone):
-            self._save_is_due |= self._control.after_update().save or self._interval.is_due(update=event.update)
+            self._save_is_due |= self._control.after_update() or self._interval.is_due(update=event.update)
             if self._run.config.watch_every and event.update % self._run.config.watch_every == 0:
                 with self._meter.held_up_by("watch"):
                     self._compare(event.update)
-        elif ends_epoch:
+        elif isinstance(event, EpochEnd):
             self._save_is_due |= self._interval.is_due(epoch=self._position.epochs) or self._is_over()
         else:
             return
@@ -227,6 +221,8 @@ class Session:
         self._lock.acquire()
         checkpoint_folders.clean(self._folder)
         checkpoint_folders.clean(self._folder / CHECKPOINTS)
+        if self._run.place.checkpoint:
+            checkpoint_folders.set_aside(self._folder / CHECKPOINTS, self._run.place.checkpoint)
         stored = self._run.place.stored
         if stored is None or self._run.place.source != self._folder or stored["epochs"] != self._run.config.epochs:
             run_folder.write(self._folder, config_text(self._run), describe(self._run))

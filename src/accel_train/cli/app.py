@@ -1,5 +1,6 @@
 """Registers the commands, and turns what goes wrong into one error line and one hint line."""
 
+import errno
 import os
 import sys
 import time
@@ -75,6 +76,12 @@ def _explain(error: Exception) -> int:
             time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
         else:
             _say(error.message, error.hint)
+        return USERS_MISTAKE
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        _say(
+            f"cannot write {error.filename or 'a file of the run'}: {error.strerror}",
+            "make room, and start the same command again: it goes on from the last checkpoint, which is whole",
+        )
         return USERS_MISTAKE
     if launched() and any(words in str(error) for words in _PEER_LOST):
         sys.stderr.write(f"rank {launched_rank()} stops, because another process of the run has ended\n")

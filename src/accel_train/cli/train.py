@@ -74,7 +74,7 @@ def _preview(run: "Run", print_config: bool) -> None:
     from rich.console import Console
 
     from accel_train.report.banner import print_banner
-    from accel_train.run import config_text, facts
+    from accel_train.run_facts import config_text, facts
 
     if run.accelerator.is_main_process:
         if print_config:
