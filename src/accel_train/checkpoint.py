@@ -12,6 +12,7 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load as load_distributed
 from torch.distributed.checkpoint.state_dict_saver import save as save_distributed
@@ -129,6 +130,10 @@ class Checkpoints:
                 shutil.copyfile(self._folder / WEIGHTS["best"], partial / WEIGHTS["best"])
             checkpoint_folders.commit(partial)
             checkpoint_folders.prune(self._folder / CHECKPOINTS, self._keep, {best, update})
+        except CheckpointException as wrapped:
+            shutil.rmtree(partial, ignore_errors=True)
+            cause, _ = next(iter(wrapped.failures.values()))  # such as an OSError: the disk is full
+            raise cause from None
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise

@@ -1,0 +1,38 @@
+"""A full disk ends a run with one error, leaves the last checkpoint whole, and the run goes on once there is room."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Runner
+
+TRAIN = ("train", "--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--epochs", "6")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of 1.8 MB: room for a checkpoint and a half."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1800k", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_one_error_and_the_run_goes_on_with_room(run: Runner, small_disk: Path) -> None:
+    assert run(*TRAIN, "--output", "whole").code == 0
+    full = run(*TRAIN, "--output", small_disk / "run")
+    assert full.code == 2, full.err
+    assert "Traceback" not in full.err
+    assert [line for line in full.err.splitlines() if line.startswith("error:")] == [
+        f"error: cannot save in {small_disk / 'run'}: No space left on device"
+    ]
+    assert "saved checkpoint update 8" in full.out
+    subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
+    resumed = run(*TRAIN, "--output", small_disk / "run")
+    assert resumed.code == 0, resumed.err
+    assert "resumed from update 8" in resumed.out
+    for name in ("model.safetensors", "best.safetensors"):
+        assert (small_disk / "run" / name).read_bytes() == (run.folder / "whole" / name).read_bytes()
+    assert not list(small_disk.rglob(".tmp_*"))
