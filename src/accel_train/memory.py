@@ -18,8 +18,13 @@ from accel_train.errors import LocalError, UserError
 from accel_train.metrics import training_loss
 
 _UNITS = {"bytes": 1} | {f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGTPE", start=1)}
-_OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED")
-"""In the messages of torch's CPU allocator, of CUDA and MPS outside of torch's allocators, of C++, and of cuBLAS."""
+_OUT_OF_MEMORY = re.compile(
+    r"can't allocate memory|out of memory|bad_alloc|ALLOC_FAILED|could not create a (primitive|memory object)$"
+)
+"""In the messages of torch's CPU allocator, of CUDA and MPS outside of torch's allocators, of C++, cuBLAS and oneDNN.
+
+oneDNN gives no reason; of a model that has computed before, it is that there is no room for its kernel or scratchpad.
+"""
 _NEEDED = re.compile(rf"allocate (\d[\d.]*) ({'|'.join(_UNITS)})")
 _TOO_FEW = "Expected more than 1 value per channel"
 """BatchNorm's words for a batch of one image that has shrunk to one pixel."""

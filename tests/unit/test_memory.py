@@ -61,6 +61,7 @@ def test_real_errors_are_recognised(fail: Callable[[], None], needed: str) -> No
         (RuntimeError("CUDA error: out of memory"), "more needed"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "more needed"),
         (RuntimeError("std::bad_alloc"), "more needed"),
+        (RuntimeError("could not create a primitive"), "more needed"),
         (RuntimeError(ALLOCATOR.format(512 * 2**20)), "512.0 MiB needed"),
     ],
 )
@@ -71,7 +72,14 @@ def test_words_of_other_allocators_are_recognised(error: Exception, needed: str)
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("shape mismatch"), ValueError("out of memory"), UserError("a", "b"), KeyboardInterrupt()]
+    "error",
+    [
+        RuntimeError("shape mismatch"),
+        RuntimeError("could not create a primitive descriptor for a convolution"),
+        ValueError("out of memory"),
+        UserError("a", "b"),
+        KeyboardInterrupt(),
+    ],
 )
 def test_other_errors_are_not(error: BaseException) -> None:
     assert as_memory_error(error, rank=0, batch_size=2, global_batch=2, processes=1) is None
