@@ -1,4 +1,4 @@
-.PHONY: check test test-dist test-gpu bench demo
+.PHONY: check test test-dist test-gpu chaos bench demo
 
 check:  ## style, types, layers
 	ruff check
@@ -6,14 +6,17 @@ check:  ## style, types, layers
 	mypy
 	lint-imports
 
-test:  ## everything but what needs a GPU
-	pytest -m "not gpu"
+test:  ## everything but what needs a GPU or an hour
+	pytest -m "not gpu and not chaos"
 
 test-dist:  ## the tests that start several processes
-	pytest tests/distributed
+	pytest -m "not chaos" tests/distributed
 
 test-gpu:
 	pytest -m gpu
+
+chaos:  ## every fault, as often as it takes to believe it: about an hour
+	pytest tests/faults
 
 bench:  ## speed against a bare loop, alternating
 	python benchmarks/against_bare.py
