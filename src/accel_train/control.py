@@ -34,12 +34,14 @@ class Control:
         self._stop_at = None if seconds_left is None else now + seconds_left - min(_MARGIN_SECONDS, seconds_left / 10)
         self._save_seconds = save_seconds
         self._last_save = now
+        self._last_call = now
         self._updates, self._validation_batches = _Pace(now), _Pace(now)
         self.stop: Reason | None = None
         """Why all processes stop, once they have agreed."""
 
     def after_update(self) -> bool:
         """Collective: agree after an update, and tell whether an interval of saving is over."""
+        self._note_pace()
         if not self._updates.is_due():
             return False
         save = self._save_seconds is not None and self._clock() - self._last_save >= self._save_seconds
@@ -50,9 +52,14 @@ class Control:
 
     def interrupted(self) -> bool:
         """Collective: tell between the batches of a validation whether to stop."""
+        self._note_pace()
         if self._validation_batches.is_due():
             self._talk(self._validation_batches, False)
         return self.stop is not None
+
+    def _note_pace(self) -> None:
+        now = self._clock()
+        self._interruption.loop_seconds, self._last_call = now - self._last_call, now
 
     def _talk(self, pace: "_Pace", save: bool) -> bool:
         """Collective: agree on stopping, and return whether rank 0 wants to save."""

@@ -18,15 +18,15 @@ from accel_train.data.augment import ImageTransform
 from accel_train.data.loader import Batch, batches
 from accel_train.data.order import PADDING, EpochOrder
 from accel_train.divergence import Divergence
-from accel_train.errors import UserError
 from accel_train.events import EpochEnd, Progress, RunEnded, UpdateDone
-from accel_train.gradients import MeanGradient, gradient_norm
+from accel_train.gradients import MeanGradient, gradient_norm, refuse_unused
 from accel_train.meter import Meter
 from accel_train.metrics import Means, Sums, means, split_outputs, training_loss
 from accel_train.plan import Plan
 from accel_train.position import Position
 from accel_train.random_keys import hash_ids, make_key, seed_libraries
 from accel_train.running_statistics import RunningStatistics
+from accel_train.stopping import Stopping
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,6 @@ class Task:
     label_smoothing: float
     clip_norm: float | None
     log_every: int
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """When to stop before the last epoch; all processes find the same, because all know the same accuracy."""
-
-    target_accuracy: float | None
-    patience: int | None
-
-    def reason(self, position: Position) -> str | None:
-        """Return why to train no more, or None to go on."""
-        if position.last is None or position.best is None:
-            return None
-        if self.target_accuracy is not None and position.last.judged_accuracy >= self.target_accuracy:
-            return f"target accuracy {self.target_accuracy:g} reached"
-        epochs_without_better = position.last.epoch - position.best.epoch
-        if self.patience is not None and epochs_without_better >= self.patience:
-            return f"no better epoch for {epochs_without_better}"
-        return None
 
 
 @dataclass(frozen=True)
@@ -223,7 +204,7 @@ def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums:
         waiting.tick()
         task.accelerator.backward(loss)
     if last and update % plan.updates_per_epoch == 0:
-        _refuse_unused(task.model)
+        refuse_unused(task.model)
     task.gradient.add()
     sums.add_batch(loss, logits_BK, batch.labels_B)
 
@@ -254,14 +235,3 @@ def _progress(task: Task, position: Position, sums: Sums, norm: Tensor | None, t
         gradient_norm=float(norm),
         local_ids_hash=f"{hash_ids(0, tickets).sum().item() % 2**64:016x}",
     )
-
-
-def _refuse_unused(model: nn.Module) -> None:
-    """Processes would wait for ever for the gradient of a parameter that the loss does not depend on."""
-    unused = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    if unused:
-        more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
-        raise UserError(
-            f"the loss does not depend on the model's parameter {unused[0].removeprefix('module.')}{more}",
-            "remove the unused part, or freeze it with requires_grad_(False)",
-        )

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from accel_train.errors import UserError
-
 
 class Sum(NamedTuple):
     """The sum of one subtree: that over the virtual workers from `start` to before `end`."""
@@ -106,17 +104,9 @@ def combine(sums: list[Sum], following: Sum, virtual_workers: int) -> None:
 
 
 def gradients(parameters: Sequence[nn.Parameter], *more: Tensor) -> Tensor:
-    """Copy the gradients of parameters, and what else is to be summed, into one flat vector.
-
-    Raises:
-        UserError: a parameter has no gradient, not even zeros.
-    """
+    """Copy the gradients that parameters have, and what else is to be summed, into one flat vector."""
     found = [p.grad for p in parameters if p.grad is not None]
-    if len(found) < len(parameters):
-        raise UserError(
-            f"--exact: the loss of a micro-batch depends on {len(found)} of the model's {len(parameters)} parameters",
-            "let it depend on all of them in every micro-batch, or leave out --exact",
-        )
+    assert len(found) == len(parameters), "a parameter has no gradient"
     dtype = reduce(torch.promote_types, (t.dtype for t in (*found, *more)))
     size = sum(t.numel() for t in (*found, *more))
     flat = torch.empty(size, dtype=dtype, device=found[0].device)

@@ -9,6 +9,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from accel_train import sharding
+from accel_train.errors import UserError
 from accel_train.exact import FixedTree, gradients, set_gradients
 from accel_train.plan import Plan
 from accel_train.running_statistics import RunningStatistics
@@ -74,6 +75,7 @@ class ExactMean:
         return context
 
     def add(self) -> None:
+        refuse_unused(self._model)
         self._statistics.end_micro_batch()
         self._tree.add(gradients(self._parameters, self._statistics.take_change()))
         for parameter in self._parameters:
@@ -91,3 +93,18 @@ def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     whole: Tensor = sharding.whole(norm)
     return whole
+
+
+def refuse_unused(model: nn.Module) -> None:
+    """Refuse a model of which a part is unused: processes would wait for ever for the gradient of it.
+
+    Raises:
+        UserError: a parameter to be trained has no gradient, not even zeros.
+    """
+    unused = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    if unused:
+        more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+        raise UserError(
+            f"the loss does not depend on the model's parameter {unused[0].removeprefix('module.')}{more}",
+            "remove the unused part, or freeze it with requires_grad_(False)",
+        )

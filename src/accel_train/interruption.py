@@ -24,6 +24,9 @@ class Reason:
 SIGNALS = {number: Reason(number.name, 128 + number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
 _ORPHANED = Reason("the death of its launcher", 128 + signal.SIGTERM)
 
+_LOOPS_TO_AGREE = 3
+"""An update may have just begun, the one after it may be the one to agree at, and no two take the same time."""
+
 
 class Interruption:
     """What a process is told from outside; made once, in its main thread.
@@ -47,11 +50,14 @@ class Interruption:
     ) -> None:
         """Begin to listen to SIGTERM, SIGUSR1 and SIGINT, and for the death of the process `launcher`.
 
-        The process ends `agreement_seconds` after a signal unless all have agreed to stop by then, since a peer
-        that is dead or hangs would never answer; and `orphan_seconds` after its launcher, come what may.
+        The process ends `agreement_seconds` after a signal, later where updates are slow, unless all have agreed to
+        stop by then, since a peer that is dead or hangs would never answer; and `orphan_seconds` after its launcher,
+        come what may.
         """
         self.reason: Reason | None = None
         """Why this process should stop, None as long as it should not."""
+        self.loop_seconds = 0.0
+        """What the loop last took from one moment at which it could have stopped to the next."""
         self._began = time.monotonic()
         self._rank = rank
         self._launcher = launcher
@@ -106,7 +112,7 @@ class Interruption:
         self._ctrl_c += self._training and number == signal.SIGINT
         if self._ctrl_c > 1:
             self._end(SIGNALS[number], "ended by a second SIGINT before it could save" if self._rank == 0 else None)
-        self._stop(SIGNALS[number], self._agreement_seconds)
+        self._stop(SIGNALS[number], max(self._agreement_seconds, _LOOPS_TO_AGREE * self.loop_seconds))
 
     def _stop(self, reason: Reason, seconds: float) -> None:
         if not self._training:

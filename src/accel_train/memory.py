@@ -78,20 +78,20 @@ def largest_fitting(try_batch: Callable[[int], None], sizes: Sequence[int], agre
     return agreed
 
 
-def try_update(module: nn.Module, images_BCHW: Tensor, classes: int, *, optimizer_copies: int) -> None:
+def try_update(module: nn.Module, images_BCHW: Tensor, classes: int, *, copies: int) -> None:
     """Hold at one time what an update of these images does, without changing the module or any generator.
 
-    `optimizer_copies` is how many numbers the optimizer keeps for each weight.
+    `copies` is how many further numbers are kept for each weight, as by the optimizer.
     """
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
     labels_B = torch.arange(len(images_BCHW), device=images_BCHW.device) % classes
     module.train()
     with _same_generators(images_BCHW.device):
         try:
-            optimizer_state = [torch.empty_like(p) for p in module.parameters() for _ in range(optimizer_copies)]
+            kept = [torch.empty_like(p) for p in module.parameters() for _ in range(copies)]
             loss, _ = training_loss(module(images_BCHW), labels_B, label_smoothing=0.0)
             loss.backward()  # type: ignore[no-untyped-call]
-            del optimizer_state
+            del kept
         finally:
             module.zero_grad(set_to_none=True)
             for buffer, before in buffers:

@@ -112,10 +112,13 @@ def _fit_batch(
     train = data.train.at(built.image_size, False)
     module = built.module.to(accelerator.device, dtype).to(memory_format=torch.channels_last)
 
+    kept = _COPIES[config.optimizer] + (config.ema is not None)
+
     def try_batch(size: int) -> None:
         images = train.read([0] * size, None)[0].to(accelerator.device)
+        sums = (plan.global_batch // size).bit_length() if config.exact else 0  # that the tree may hold at a time
         with accelerator.autocast():
-            try_update(module, transform(images), len(data.train.classes), optimizer_copies=_COPIES[config.optimizer])
+            try_update(module, transform(images), len(data.train.classes), copies=kept + sums)
 
     size = largest_fitting(
         try_batch,

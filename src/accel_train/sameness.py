@@ -1,11 +1,14 @@
 """Compares what must be equal on all processes."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from accel_train import process_group
+from accel_train.errors import UserError
 from accel_train.random_keys import hash_ids, make_key
 
 _COLUMNS = 2**14  # 128 KiB of int64 stay in a core's cache
@@ -35,6 +38,21 @@ def fingerprint(tensors: Iterable[Tensor], *numbers: int) -> int:
             torch.add(line, columns, alpha=_MULTIPLIER, out=columns)
     content = 0 if table is None else int(hash_ids(key, table).sum().item())
     return make_key(*numbers, *sizes, content)
+
+
+def compare(group: Any, found: Mapping[str, int], update: int) -> None:
+    """Collective: see that the numbers of 64 unsigned bits, by the name of what they stand for, are all alike.
+
+    Raises:
+        UserError: one is not.
+    """
+    by_rank = process_group.exchange(group, [value - 2**63 for value in found.values()])
+    if difference := first_difference(by_rank, list(found)):
+        rank, what = difference
+        raise UserError(
+            f"the {what} of rank {rank} differ from those of the other processes, found after update {update}",
+            "look for code that depends on the rank, or a faulty device; the last checkpoint is older than this",
+        )
 
 
 def first_difference(fingerprints_by_rank: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[int, str] | None:

@@ -2,17 +2,15 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
-from accel_train import checkpoint_folders, distributed, engine, process_group, run_folder
-from accel_train.checkpoint import Checkpoints, Trained, load_tensors, read_state
-from accel_train.checkpoint_folders import write_file
+from accel_train import distributed, engine, process_group
+from accel_train.checkpoint import Checkpoints, Trained
 from accel_train.control import Control
 from accel_train.divergence import Diverged
 from accel_train.durations import parse_duration, parse_interval
-from accel_train.engine import Stopping, Waiting
+from accel_train.engine import Waiting
 from accel_train.errors import UserError
 from accel_train.events import EpochEnd, Event, Notice, Resumed, RunEnded, Saved, Stopped, UpdateDone
 from accel_train.folder_lock import FolderLock
@@ -22,10 +20,12 @@ from accel_train.meter import Meter
 from accel_train.peers import watch_peers
 from accel_train.position import Position
 from accel_train.random_keys import make_key
+from accel_train.restoring import go_on, newest_checkpoint, restore, take_folder
 from accel_train.run import Run
-from accel_train.run_facts import config_text, describe, facts
-from accel_train.run_folder import CHECKPOINTS, METRICS, WEIGHTS
-from accel_train.sameness import fingerprint, first_difference
+from accel_train.run_facts import facts
+from accel_train.run_folder import METRICS, WEIGHTS
+from accel_train.sameness import compare, fingerprint
+from accel_train.stopping import Stopping
 
 _ROLLBACKS = 3
 """That may go to one checkpoint: if nothing could be saved in between, the data are not to blame."""
@@ -45,8 +45,6 @@ class Session:
         self._accelerator = run.accelerator
         self._folder = run.place.folder
         self._meter = Meter()
-        self._position = Position()
-        self._notices = list(run.notices)
         self._stopping = Stopping(config.target_accuracy, config.patience)
         self._interval = parse_interval(config.save_every)
         self._save_is_due = False
@@ -56,8 +54,11 @@ class Session:
         self._trained = Trained(plain, self._task.optimizer.optimizer, self._task.average)
         self._peers = watch_peers(config.timeout)
         self._lock = FolderLock(self._folder)
-        distributed.on_main(self._accelerator, self._take_folder)
-        self.resumed = self._load(run.place.source, run.place.checkpoint)
+        distributed.on_main(self._accelerator, lambda: take_folder(run, self._lock))
+        restored, problems = go_on(run, self._trained)
+        self.resumed = restored is not None
+        self._position = restored or Position()
+        self._notices = (*run.notices, *problems)
         self._checkpoints = Checkpoints(
             self._folder,
             self._trained,
@@ -195,89 +196,24 @@ class Session:
         yield Stopped(self._control.stop.name, self._position.update, self._control.stop.exit_code)
 
     def _compare(self, update: int) -> None:
-        """Collective: see that all processes have the same weights, statistics, order and configuration.
-
-        Raises:
-            UserError: one has not.
-        """
+        """Collective: see that all processes have the same weights, statistics, order and configuration."""
         plan, order, model = self._task.plan, self._task.order, self._trained.model
-        compared = {
+        found = {
             "weights": fingerprint(model.parameters()),
             "BatchNorm statistics": fingerprint(model.buffers()),
             "order": make_key(order.seed, order.images, order.epoch, self._position.update),
             "configuration": make_key(plan.global_batch, plan.batch_size, plan.total_updates, self._task.seed),
         }
-        found = process_group.exchange(self._run.group, [value - 2**63 for value in compared.values()])
-        if difference := first_difference(found, list(compared)):
-            rank, what = difference
-            raise UserError(
-                f"the {what} of rank {rank} differ from those of the other processes, found after update {update}",
-                "look for code that depends on the rank, or a faulty device; the last checkpoint is older than this",
-            )
-
-    def _take_folder(self) -> None:
-        """Make and lock the folder, and remove what a killed run has left half written."""
-        run_folder.make(self._folder)
-        self._lock.acquire()
-        checkpoint_folders.clean(self._folder)
-        checkpoint_folders.clean(self._folder / CHECKPOINTS)
-        if self._run.place.checkpoint:
-            checkpoint_folders.set_aside(self._folder / CHECKPOINTS, self._run.place.checkpoint)
-        stored = self._run.place.stored
-        if stored is None or self._run.place.source != self._folder or stored["epochs"] != self._run.config.epochs:
-            run_folder.write(self._folder, config_text(self._run), describe(self._run))
-
-    def _load(self, source: Path | None, checkpoint: Path | None) -> bool:
-        """Collective: take over a checkpoint's state, and what the run had written up to it."""
-        if source and not checkpoint:
-            checkpoint, problems = distributed.on_main(
-                self._accelerator, lambda: checkpoint_folders.newest_whole(source / CHECKPOINTS)
-            )
-            where = checkpoint.name if checkpoint else "the beginning: none is whole"
-            self._notices += [f"{problem}; falling back to {where}" for problem in problems]
-        kept: dict[str, Any] = {"metrics_bytes": 0}
-        if checkpoint:
-            self._position, kept = self._restore(checkpoint)
-            if self._accelerator.is_main_process:
-                self._task.epoch_sums.load(self._position.epoch_sums)
-        distributed.on_main(self._accelerator, lambda: self._cut_files(source, checkpoint, kept["metrics_bytes"]))
-        return checkpoint is not None
-
-    def _restore(self, checkpoint: Path) -> tuple[Position, dict[str, Any]]:
-        position, kept = read_state(checkpoint)
-        if self._run.config.exact and kept["identity"] != self._run.identity:
-            raise UserError(
-                f"--exact: {checkpoint} was computed on {kept['identity']}, this is {self._run.identity}",
-                "resume with the same --threads and on the same kind of device",
-            )
-        load_tensors(checkpoint, self._trained)
-        self._task.statistics.reload()
-        if self._accelerator.scaler and kept["scaler"]:
-            self._accelerator.scaler.load_state_dict(kept["scaler"])
-        return position, kept
-
-    def _cut_files(self, source: Path | None, checkpoint: Path | None, metrics_bytes: int) -> None:
-        """Make the files that grow and change with a run those that it had at the checkpoint."""
-        metrics = (source or self._folder) / METRICS
-        history = metrics.read_bytes()[:metrics_bytes] if metrics.exists() else b""
-        write_file(self._folder / METRICS, history)
-        best = self._folder / WEIGHTS["best"]
-        if checkpoint and (checkpoint / best.name).exists():
-            write_file(best, (checkpoint / best.name).read_bytes())
-        else:
-            with suppress(FileNotFoundError):
-                best.unlink()
+        compare(self._run.group, found, update)
 
     def _roll_back(self, divergence: Diverged) -> Notice:
         """Collective: load the last checkpoint, and leave out the updates since."""
-        checkpoint, _ = distributed.on_main(
-            self._accelerator, lambda: checkpoint_folders.newest_whole(self._folder / CHECKPOINTS)
-        )
+        checkpoint, _ = newest_checkpoint(self._run, self._folder)
         if checkpoint is None or self._rollbacks.count(checkpoint) == _ROLLBACKS:
             why = "nothing has been saved yet" if checkpoint is None else f"{_ROLLBACKS} rollbacks to it did not help"
             raise UserError(f"{divergence.message}; {why}", divergence.hint)
         self._rollbacks.append(checkpoint)
-        restored, _ = self._restore(checkpoint)
+        restored, _ = restore(self._run, self._trained, checkpoint)
         same_epoch = restored.epochs == self._position.epochs and self._accelerator.is_main_process
         self._task.epoch_sums.load(restored.epoch_sums if same_epoch else [0.0] * len(restored.epoch_sums))
         self._position.skipped.append((restored.update, self._position.update))

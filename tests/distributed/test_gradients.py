@@ -9,6 +9,8 @@ from comparing import flags, greatest_difference
 from conftest import Runner, read_metrics
 
 DIGITS = {"model": "cnn", "precision": "fp64", "epochs": 1, "lr": 0.1, "log_every": 1, "device": "cpu"}
+UNUSED = r"the loss does not depend on the model's parameter 1\.spare_head\.weight and 1 more"
+UNUSED_HINT = r"remove the unused part, or freeze it with requires_grad_\(False\)"
 WRITES_NORMS = """
 import json, os, sys, torch
 from accel_train import distributed
@@ -127,23 +129,20 @@ def test_the_gradient_of_an_update_is_clipped_once_after_all_its_micro_batches(r
 
 
 @pytest.mark.parametrize(
-    ("processes", "model", "error", "hint"),
+    ("processes", "model", "more", "error", "hint"),
     [
-        (
-            2,
-            "unused_head",
-            r"the loss does not depend on the model's parameter 1\.spare_head\.weight and 1 more",
-            r"remove the unused part, or freeze it with requires_grad_\(False\)",
-        ),
-        (1, "synchronised", r"models:synchronised contains SyncBatchNorm \(1\)", r"use BatchNorm: .+"),
+        (2, "unused_head", (), UNUSED, UNUSED_HINT),
+        (2, "unused_head", ("--accumulate", "2", "--exact"), UNUSED, UNUSED_HINT),
+        (1, "synchronised", (), r"models:synchronised contains SyncBatchNorm \(1\)", r"use BatchNorm: .+"),
     ],
-    ids=["unused head", "SyncBatchNorm"],
+    ids=["unused head", "unused head, exact", "SyncBatchNorm"],
 )
 def test_a_model_that_several_processes_cannot_train_is_refused(
-    run: Runner, processes: int, model: str, error: str, hint: str
+    run: Runner, processes: int, model: str, more: tuple[str, ...], error: str, hint: str
 ) -> None:
     (run.folder / "models.py").write_text(MODELS)
-    ended = run("train", "--model", f"models:{model}", "--epochs", "1", "--limit", "64", "--quiet", processes=processes)
+    words = ("--model", f"models:{model}", "--batch-size", "16", "--epochs", "1", "--limit", "64", "--quiet", *more)
+    ended = run("train", *words, processes=processes)
     assert ended.code == 2
     assert re.fullmatch(rf"error: {error}\nhint: {hint}\n", ended.err), ended.err
 

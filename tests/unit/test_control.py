@@ -12,6 +12,7 @@ class Told:
     def __init__(self) -> None:
         self.reason: Reason | None = None
         self.agreed = False
+        self.loop_seconds = 0.0
 
     def acknowledged(self) -> None:
         self.agreed = True
@@ -78,3 +79,12 @@ def test_an_interval_of_time_is_over_once_for_each_interval() -> None:
         clock.now += 0.1
         due += control.after_update()
     assert due == 9  # each is noticed a little late
+
+
+def test_an_interruption_hears_how_long_updates_take() -> None:
+    told, clock = Told(), Clock()
+    control = make(told, clock)
+    for seconds, passed in ((7.0, control.after_update), (2.0, control.interrupted)):
+        clock.now += seconds
+        passed()
+        assert told.loop_seconds == seconds

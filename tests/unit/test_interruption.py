@@ -135,6 +135,18 @@ def test_a_process_that_waits_for_a_dead_peer_ends_after_a_while(start: Start) -
     assert 0.5 <= time.monotonic() - began < 3
 
 
+def test_where_updates_are_slow_there_is_more_time_to_agree(start: Start) -> None:
+    process = start(
+        "interruption = make(agreement_seconds=0.1); interruption.loop_seconds = 0.5\n"
+        "interruption.training_began(); say('ready'); sit_in_a_library()"
+    )
+    process.says("ready")
+    began = time.monotonic()
+    process.send_signal(SIGTERM)
+    assert process.ends()[0] == 143
+    assert time.monotonic() - began > 1.4
+
+
 @pytest.mark.parametrize("heard_first", [True, False])
 def test_saving_may_take_its_time(start: Start, heard_first: bool) -> None:
     agree = "interruption.acknowledged()"
@@ -267,3 +279,14 @@ def test_who_takes_the_signals_over_is_left_alone(start: Start) -> None:
     process.says("taken over")
     process.says("here")
     assert process.ends() == (0, "")
+
+
+def test_ctrl_c_while_the_program_is_loaded_shows_no_traceback() -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "accel_train", "train", "--help"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert any("accel_train.errors" in line for line in process.stderr)  # the first of many to come
+        process.send_signal(SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode in (-SIGINT, 130)
+    assert "Traceback" not in err

@@ -162,7 +162,7 @@ def test_other_errors_end_the_search() -> None:
 def test_a_batch_too_small_for_batch_norm_is_passed_over() -> None:
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     fitting = largest_fitting(
-        lambda size: try_update(net, torch.ones(size, 3), 4, optimizer_copies=0), (1, 2, 4), lambda mine: mine
+        lambda size: try_update(net, torch.ones(size, 3), 4, copies=0), (1, 2, 4), lambda mine: mine
     )
     assert fitting == 4
 
@@ -192,7 +192,7 @@ def test_trying_an_update_leaves_no_trace(fails: bool) -> None:
     generators = (torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist())
     images = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     try:
-        try_update(net, images, 4, optimizer_copies=2)
+        try_update(net, images, 4, copies=2)
     except MemoryError:
         assert fails
     assert net.modes == [True]
@@ -205,7 +205,7 @@ def test_trying_an_update_leaves_no_trace(fails: bool) -> None:
 
 def test_auxiliary_heads_are_tried_too() -> None:
     net = build_model("googlenet", classes=5, channels=3, data_size=32, image_size=None).module
-    try_update(net, torch.rand(2, 3, 32, 32), 5, optimizer_copies=1)
+    try_update(net, torch.rand(2, 3, 32, 32), 5, copies=1)
 
 
 SEARCH = """
@@ -216,7 +216,7 @@ from accel_train.networks import cnn
 net = cnn(10, 1, 28)
 def search(copies, room_MiB):
     def try_batch(size):
-        try_update(net, torch.rand(size, 1, 28, 28), 10, optimizer_copies=copies)
+        try_update(net, torch.rand(size, 1, 28, 28), 10, copies=copies)
     try_batch(1)
     limit = psutil.Process().memory_info().vms + room_MiB * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, -1))
