@@ -8,7 +8,7 @@ from accel_train import process_group
 from accel_train.interruption import Interruption, Reason
 
 _SECONDS_BETWEEN_TALKS = 0.25
-_MARGIN_SECONDS = 30.0  # of a time limit, for saving; a tenth of a short one
+_MARGIN_SECONDS = 30.0  # of a time limit, for saving; a quarter of a short one
 _TIME_IS_UP = Reason("the time limit", 0)
 
 
@@ -31,7 +31,7 @@ class Control:
         self._interruption = interruption
         self._clock = clock
         now = clock()
-        self._stop_at = None if seconds_left is None else now + seconds_left - min(_MARGIN_SECONDS, seconds_left / 10)
+        self._stop_at = None if seconds_left is None else now + seconds_left - min(_MARGIN_SECONDS, seconds_left / 4)
         self._save_seconds = save_seconds
         self._last_save = now
         self._last_call = now

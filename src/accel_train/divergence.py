@@ -38,11 +38,14 @@ class Divergence:
         finite = torch.stack([norm.to(self._first.device).isfinite() for norm in greatest]).all()
         found = process_group.exchange(self._group, torch.stack([self._first, finite.long()]).tolist())
         first = min(first for first, _ in found)
+        ranks = [rank for rank, (first_there, _) in enumerate(found) if first_there == first]
         if first == _NEVER and all(finite for _, finite in found):
             return
         norm = float(gradient_norm(self._parameters))
         self._first.fill_(_NEVER)
-        where = f"the loss of update {first + 1}" if first != _NEVER else f"a weight after update {update}"
+        where = f"a weight after update {update}"
+        if first != _NEVER:
+            where = f"the loss of update {first + 1}" + f" on rank {ranks[0]}" * (len(ranks) < len(found))
         raise Diverged(
             f"{where} is not finite: found after update {update}, learning rate {learning_rate:.4g}, "
             f"gradient norm {norm:.4g}",

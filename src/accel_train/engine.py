@@ -156,7 +156,8 @@ def evaluate(
 def _validate(task: Task, position: Position, waiting: Waiting, pace: float, began: float) -> bool:
     """Collective: evaluate at the end of an epoch and move the position past it, unless interrupted."""
     task.divergence.check(position.update, task.plan.learning_rate(position.update - 1))
-    trained = means(task.accelerator.reduce(task.epoch_sums.tensor, "sum"))
+    sums = task.accelerator.reduce(task.epoch_sums.tensor, "sum")
+    trained = means(sums) if sums.any() else None
     found: list[Means] = []
     contexts: list[AbstractContextManager[None]] = [nullcontext()]
     if task.average is not None:
@@ -170,8 +171,8 @@ def _validate(task: Task, position: Position, waiting: Waiting, pace: float, beg
     end = EpochEnd(
         epoch=position.epochs + 1,
         update=position.update,
-        train_loss=trained.loss,
-        train_accuracy=trained.accuracy,
+        train_loss=trained.loss if trained else None,
+        train_accuracy=trained.accuracy if trained else None,
         val_loss=found[0].loss,
         val_accuracy=found[0].accuracy,
         ema_val_loss=found[-1].loss if task.average else None,

@@ -95,9 +95,9 @@ class EpochEnd:
     """Counted from 1."""
     update: int
     """Updates done since the run began."""
-    train_loss: float
-    train_accuracy: float
-    """As trained: augmented images, weights that change within the epoch."""
+    train_loss: float | None
+    train_accuracy: float | None
+    """As trained: augmented images, weights that change within the epoch. None if a rollback has left out all of it."""
     val_loss: float
     val_accuracy: float
     ema_val_loss: float | None
@@ -125,7 +125,7 @@ class RunEnded:
     reason: str
     epochs: int
     updates: int
-    train_accuracy: float
+    train_accuracy: float | None
     val_accuracy: float
     best_epoch: int
     best_val_accuracy: float

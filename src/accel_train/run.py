@@ -88,9 +88,12 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
     group = process_group.host_group(config.timeout)
     config, origins, place = _identify(config, origins, data, accelerator, precision)
     built, notes = _build_model(config, data, None if place.stored else config.init_from)
+    search = config.auto_micro_batch and place.stored is None
+    if search and config.global_batch_size:
+        config = config.model_copy(update={"batch_size": 1, "accumulate": None})  # to be found
     plan = make_plan(config, accelerator.num_processes, len(data.train))
     dtype = distributed.DTYPES.get(precision, torch.float32)
-    if config.auto_micro_batch and place.stored is None:
+    if search:
         config, plan, note = _fit_batch(config, plan, built, data, accelerator, group, dtype)
         origins = origins | {"batch_size": "--auto-micro-batch"}
         notes = (*notes, note)
@@ -113,6 +116,8 @@ def _fit_batch(
     module = built.module.to(accelerator.device, dtype).to(memory_format=torch.channels_last)
 
     kept = _COPIES[config.optimizer] + (config.ema is not None)
+    if accelerator.device.type == "cpu":
+        kept += kept + 1  # what is saved is copied first, into this memory
 
     def try_batch(size: int) -> None:
         images = train.read([0] * size, None)[0].to(accelerator.device)

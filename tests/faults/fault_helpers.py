@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from conftest import LAUNCHERS
 
 from accel_train.cli.app import main
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["accel_train.cli.app", "accel_train.session"])
+_FORKS.set_forkserver_preload(["accel_train.cli.app", "accel_train.session", "conftest"])
 
 ON_CPU = ("--device", "cpu", "--threads", "1")
 TINY = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", *ON_CPU)
 """24 updates in 3 epochs on one process, within half a second."""
+ENDLESS = (*TINY, "--epochs", "100000", "--save-every", "1000000updates")
+"""Saves itself only when it is told to stop."""
 _VARYING = {"seconds", "images_per_second", "data_wait_share", "save_share", "watch_share", "run_folder"}
 """What two records of the same run need not share."""
 
@@ -51,8 +54,10 @@ class Program:
         return self.process.pid
 
     def ranks(self) -> list[psutil.Process]:
-        """Return the processes that it has started, by rank."""
-        return sorted(psutil.Process(self.pid).children(), key=lambda child: int(child.environ()["RANK"]))
+        """Return the processes that train, by rank: itself if it has started none."""
+        this = psutil.Process(self.pid)
+        started = [child for child in this.children() if child not in loader_workers(this)]
+        return sorted(started, key=lambda child: int(child.environ().get("RANK", 0))) or [this]
 
     def tree(self) -> list[psutil.Process]:
         try:
@@ -61,11 +66,18 @@ class Program:
         except psutil.NoSuchProcess:
             return []
 
+    def alive(self) -> list[psutil.Process]:
+        """Return all processes that could still write to its streams, also those whose parent has died."""
+        return [process for process in psutil.process_iter() if self._has_stream(process)]
+
     def kill(self) -> None:
         """Kill all processes and their groups at once."""
         for process in self.tree():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        for process in self.alive():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.process.join()
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 60) -> None:
@@ -73,13 +85,16 @@ class Program:
         wait_until(lambda: condition() or not self.process.is_alive(), seconds)
         assert condition(), self.out + self.err
 
+    def wait_for_epoch(self) -> None:
+        self.wait_for(lambda: "\nepoch " in self.out)
+
     def wait(self, seconds: float = 60) -> int:
         """Return the exit code once no process is left, failing if that takes longer."""
-        tree = self.tree()
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         self.process.join(seconds)
         assert self.process.exitcode is not None, f"runs after {seconds} s\n{self.out}{self.err}"
-        wait_until(lambda: not any(map(lives, tree)), max(0.5, deadline - time.monotonic()))
+        wait_until(lambda: not self.alive(), max(0.5, began + seconds - time.monotonic()))
+        print(f"ended after {time.monotonic() - began:.1f} s")  # for those who want figures: `pytest -rP`
         return self.process.exitcode
 
     def saved(self) -> int:
@@ -90,14 +105,28 @@ class Program:
         """Return the update that it said it goes on from, or 0."""
         return max(_numbers("resumed from update", self.out), default=0)
 
+    def _has_stream(self, process: psutil.Process) -> bool:
+        with suppress(OSError):  # it has ended, or is somebody else's
+            return Path(f"/proc/{process.pid}/fd/1").readlink() == self.folder / "out"
+        return False
+
 
 @contextmanager
-def started(folder: Path, *words: str | Path) -> Iterator[Program]:
-    """Start `accel_train train` with these words; nothing of it lives on afterwards."""
+def started(
+    folder: Path, *words: str | Path, launcher: str = "accel_train", processes: int = 1, options: Sequence[str] = ()
+) -> Iterator[Program]:
+    """Start `accel_train train` with these words, by a launcher with these options; nothing of it lives on."""
     streams = Path(tempfile.mkdtemp(prefix="streams_", dir=folder))
     for name in ("out", "err"):
         (streams / name).touch()
-    process = _FORKS.Process(target=_be_accel_train, args=(["train", *map(str, words)], streams))
+    arguments = ["train", *map(str, words)]
+    if launcher == "accel_train":
+        arguments += ["--processes", str(processes)] if processes > 1 else []
+        process = _FORKS.Process(target=_be_accel_train, args=(arguments, streams))
+    else:
+        python, dash_m, module, *its_words = LAUNCHERS[launcher](processes)
+        arguments = [python, dash_m, module, *options, *its_words, *arguments]
+        process = _FORKS.Process(target=_be_launcher, args=(arguments, streams))
     process.start()
     program = Program(process, streams)
     try:
@@ -111,6 +140,11 @@ def finished(folder: Path, *words: str | Path, code: int = 0) -> Program:
     with started(folder, *words) as program:
         assert program.wait() == code, program.out + program.err
     return program
+
+
+def loader_workers(rank: psutil.Process) -> list[psutil.Process]:
+    """Return the processes that read for a rank: its forks."""
+    return [child for child in rank.children() if child.cmdline() == rank.cmdline()]
 
 
 def lives(process: psutil.Process) -> bool:
@@ -145,8 +179,17 @@ def _numbers(label: str, text: str) -> list[int]:
 
 
 def _be_accel_train(words: list[str], streams: Path) -> None:
+    _begin_session(streams)
+    sys.argv = ["accel_train", *words]
+    main()
+
+
+def _be_launcher(words: list[str], streams: Path) -> None:
+    _begin_session(streams)
+    os.execve(words[0], words, os.environ | {"HF_HOME": str(streams), "OMP_NUM_THREADS": "1"})
+
+
+def _begin_session(streams: Path) -> None:
     os.setsid()
     for descriptor, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(streams / name, os.O_WRONLY | os.O_APPEND), descriptor)
-    sys.argv = ["accel_train", *words]
-    main()

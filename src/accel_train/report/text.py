@@ -50,13 +50,15 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def accuracy(share: float) -> str:
-    """Return a share of images with 4 decimals."""
-    return f"{share:.4f}"
+def accuracy(share: float | None) -> str:
+    """Return a share of images with 4 decimals; a dash if there were none."""
+    return "-" if share is None else f"{share:.4f}"
 
 
-def loss(value: float) -> str:
-    """Return a loss in at most 9 characters, also when training diverges."""
+def loss(value: float | None) -> str:
+    """Return a loss in at most 9 characters, also when training diverges; a dash if there were no images."""
+    if value is None:
+        return "-"
     return f"{value:.2e}" if abs(value) >= 1000 else f"{value:.4f}"
 
 

@@ -1,0 +1,164 @@
+"""A loss that is no number stops all processes within one log interval, or is gone back from; nothing bad is saved."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+from conftest import read_metrics
+from fault_helpers import ON_CPU, TINY, Program, assert_same_run, finished, started
+
+from accel_train.checkpoint_folders import update_of
+from accel_train.data.order import EpochOrder
+
+IMAGES, PER_RANK = 64, 4
+WORDS = ("--data", "fragile:data", "--model", "fragile:net", "--workers", "0", "--lr", "0.01", *ON_CPU)
+BATCHES = {
+    1: ("--batch-size", "4", "--accumulate", "2"),
+    2: ("--batch-size", "4", "--accumulate", "1", "--processes", "2"),
+}
+"""By number of processes: 8 updates an epoch, of the same images."""
+FRAGILE = """
+import torch
+from torch import nn
+
+class Images:
+    classes = ("a", "b")
+
+    def __init__(self, ids):
+        self.ids = ids
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, i):
+        image = torch.randint(200, (1, 8, 8), generator=torch.Generator().manual_seed(self.ids[i]), dtype=torch.uint8)
+        return image.fill_(50) if self.ids[i] == POISON else image, i % 2
+
+class Fragile(nn.Sequential):
+    '''Finds no number for an image whose pixels are all alike.'''
+
+    def forward(self, images):
+        alike = images.amax((1, 2, 3)) == images.amin((1, 2, 3))
+        return super().forward(images) * torch.where(alike, float("nan"), 1.0)[:, None]
+
+def data():
+    return Images(range(64)), Images(range(100, 120))
+
+def net(classes):
+    return Fragile(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, classes))
+"""
+
+Poison = Callable[[int], None]
+
+
+@pytest.fixture
+def poison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Poison:
+    """Return what makes an update of the first epoch no number, on the second half of its images: those of rank 1."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(update: int) -> None:
+        image = EpochOrder(0, IMAGES).tickets()[(update - 1) * 2 * PER_RANK + PER_RANK]
+        Path("fragile.py").write_text(f"POISON = {image}\n{FRAGILE}")
+
+    return write
+
+
+def the_error(program: Program) -> str:
+    errors = [line for line in program.err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1, program.err
+    assert "Traceback" not in program.err
+    return errors[0]
+
+
+def newest(output: Path) -> Path:
+    return max((output / "checkpoints").glob("update_*"), key=update_of)
+
+
+def assert_finite(output: Path) -> None:
+    for file in output.rglob("*.safetensors"):
+        for name, tensor in safetensors.torch.load_file(file).items():
+            assert tensor.isfinite().all(), (file, name)
+
+
+def test_what_one_rank_finds_stops_both_within_a_log_interval(poison: Poison, tmp_path: Path) -> None:
+    poison(5)
+    words = (*WORDS, *BATCHES[2], "--log-every", "3", "--save-every", "2updates", "--schedule", "constant")
+    program = finished(tmp_path, "--output", tmp_path / "run", *words, "--warmup-epochs", "0", code=2)
+    assert the_error(program) == (
+        "error: the loss of update 5 on rank 1 is not finite: "
+        "found after update 6, learning rate 0.01, gradient norm nan"
+    )
+    assert newest(tmp_path / "run").name == "update_000004"
+    assert_finite(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("processes", "log_every", "save_every"),
+    [
+        (1, 3, "1updates"),
+        (1, 100, "1epoch"),
+        (2, 3, "2updates"),
+        pytest.param(2, 100, "1epoch", marks=pytest.mark.chaos),
+    ],
+)
+def test_no_weights_are_kept_that_a_learning_rate_has_blown_up(
+    processes: int, log_every: int, save_every: str, tmp_path: Path
+) -> None:
+    words = (*TINY, "--processes", str(processes), "--epochs", "3", "--save-every", save_every, "--lr", "1e30")
+    program = finished(tmp_path, "--output", tmp_path / "run", *words, "--log-every", str(log_every), code=2)
+    assert re.search(
+        r" of update 2 is not finite: found after update [2348], learning rate \S+e\+29, ", the_error(program)
+    )
+    assert_finite(tmp_path / "run")
+
+
+def test_nothing_saved_yet_cannot_be_gone_back_to(poison: Poison, tmp_path: Path) -> None:
+    poison(2)
+    program = finished(tmp_path, "--output", tmp_path / "run", *WORDS, *BATCHES[1], "--on-nan", "rollback", code=2)
+    assert the_error(program).endswith("; nothing has been saved yet")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_that_goes_back_goes_on_without_the_updates_since(processes: int, poison: Poison, tmp_path: Path) -> None:
+    poison(5)  # and one update of each later epoch, as the same image returns
+    words = (*WORDS, *BATCHES[processes], "--epochs", "12", "--save-every", "3updates", "--log-every", "2")
+    unkilled, killed = tmp_path / "unkilled", tmp_path / "killed"
+    program = finished(tmp_path, "--output", unkilled, *words, "--on-nan", "rollback")
+    notes = [line for line in program.out.splitlines() if line.startswith("note:")]
+    where = "the loss of update 5" + " on rank 1" * (processes == 2)
+    assert notes[0].startswith(f"note: {where} is not finite: found after update 6, ")
+    assert notes[0].endswith(": rolled back to update_000003, leaving out the updates 4 to 6")
+    assert len(notes) == 12
+    assert_finite(unkilled)
+    with started(tmp_path, "--output", killed, *words, "--on-nan", "rollback") as program:
+        program.wait_for(lambda: program.saved() >= 30)
+    resumed = finished(tmp_path, "--output", killed, *words, "--on-nan", "rollback")
+    assert resumed.resumed() >= 30
+    assert_same_run(killed, unkilled)
+    states = [json.loads((newest(output) / "state.json").read_text()) for output in (killed, unkilled)]
+    assert len(states[0]["position"]["skipped"]) == 12
+    assert states[0]["position"]["skipped"] == states[1]["position"]["skipped"]
+
+
+def test_an_epoch_that_ends_without_numbers_is_never_the_best(poison: Poison, tmp_path: Path) -> None:
+    poison(7)
+    words = (*WORDS, *BATCHES[1], "--epochs", "2", "--save-every", "3updates", "--log-every", "100")
+    program = finished(tmp_path, "--output", tmp_path / "run", *words, "--on-nan", "rollback")
+    assert "rolled back to update_000006" in program.out
+    assert_finite(tmp_path / "run")
+
+
+def test_an_epoch_that_is_left_out_as_a_whole_has_no_training_loss(poison: Poison, tmp_path: Path) -> None:
+    poison(3)
+    folder = tmp_path / "run"
+    start = ("--output", folder, *WORDS, *BATCHES[1], "--log-every", "100", "--on-nan", "rollback")
+    Path("fragile.py").write_text(Path("fragile.py").read_text().replace("POISON =", "POISON = -1 if True else"))
+    finished(tmp_path, *start, "--epochs", "1")
+    poison(3)  # which the second epoch meets somewhere
+    program = finished(tmp_path, *start, "--epochs", "2")
+    assert "rolled back to update_000008, leaving out the updates 9 to 16" in program.out
+    assert [record["train_loss"] is None for record in read_metrics(folder, "epoch")] == [False, True]
+    assert "train loss -" in program.out
