@@ -12,6 +12,10 @@ from fault_helpers import ON_CPU, Program, assert_same_run, finished, lives, sta
 TRAINING = ("--data", "digits", "--model", "cnn", "--epochs", "4", "--save-every", "10updates", *ON_CPU)
 WORDS = {1: TRAINING, 2: (*TRAINING, "--processes", "2", "--batch-size", "16", "--global-batch-size", "32")}
 """By number of processes."""
+IN_CI = [(1, 4, 0), (1, 4, 1), (1, 3, 2), (1, 3, 3), (2, 6, 4)]
+MORE = [*((1, 7, seed) for seed in range(5, 23)), *((2, 6, seed) for seed in range(23, 32))]
+"""Processes, kills and seed: 20 kills, and 180 more."""
+chaos = pytest.mark.chaos
 LONGEST_SECONDS = {1: 2.0, 2: 8.0}
 """Of a run until a kill at a random time; loading torch is most of it where two ranks start."""
 
@@ -44,7 +48,7 @@ def _names(output: Path) -> set[str]:
     return {path.name for path in checkpoints.iterdir()} if checkpoints.is_dir() else set()
 
 
-@pytest.mark.parametrize(("processes", "kills", "seed"), [(1, 4, 0), (1, 4, 1), (1, 3, 2), (1, 3, 3), (2, 6, 4)])
+@pytest.mark.parametrize(("processes", "kills", "seed"), [*IN_CI, *(pytest.param(*c, marks=chaos) for c in MORE)])
 def test_a_killed_run_goes_on_to_the_same_end(
     processes: int, kills: int, seed: int, baseline: Callable[[int], Path], tmp_path: Path
 ) -> None:
