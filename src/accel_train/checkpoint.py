@@ -130,12 +130,12 @@ class Checkpoints:
                 shutil.copyfile(self._folder / WEIGHTS["best"], partial / WEIGHTS["best"])
             checkpoint_folders.commit(partial)
             checkpoint_folders.prune(self._folder / CHECKPOINTS, self._keep, {best, update})
-        except CheckpointException as wrapped:
-            shutil.rmtree(partial, ignore_errors=True)
-            cause, _ = next(iter(wrapped.failures.values()))  # such as an OSError: the disk is full
-            raise cause from None
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
+        except BaseException as error:
+            if self._commits:  # else rank 0 may be about to commit what it finds there
+                shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, CheckpointException):
+                cause, _ = next(iter(error.failures.values()))  # such as an OSError: the disk is full
+                raise cause from None
             raise
         return update
 

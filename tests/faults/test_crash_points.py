@@ -1,0 +1,248 @@
+"""A save that is killed before any call that changes files, on any thread, loses nothing that was said to be saved."""
+
+import multiprocessing
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from crash_points import Call, Death, follow
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from accel_train import process_group, sharding
+from accel_train.averaging import WeightAverage
+from accel_train.checkpoint import Checkpoints, Trained, load_tensors, read_state
+from accel_train.checkpoint_folders import clean, newest_whole, update_of
+from accel_train.events import EpochEnd
+from accel_train.position import Position
+from accel_train.run_folder import CHECKPOINTS, WEIGHTS
+
+OLD, NEW = 2, 3
+"""Updates at which the run has saved, and saves when it is killed."""
+SAID = "said"
+"""A file that is made when a run says that it has saved."""
+STORE = "store"
+SYNCING, WRITING = ("fsync", "fdatasync"), ("write", "pwrite64", "writev", "sendfile", "copy_file_range")
+
+
+def trained(updates: int, shard: bool = False) -> Trained:
+    """Return a model after so many updates, made without a thread, and so without computing gradients."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    if shard:
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    optimizer = torch.optim.Adam(model.parameters())
+    average = WeightAverage(model, decay=0.5)
+    for update in range(updates):
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, update - 0.5)
+        for buffer in model.buffers():
+            buffer.add_(1)
+        optimizer.step()
+        average.update()
+    return Trained(model, optimizer, average)
+
+
+def position(update: int) -> Position:
+    """Return the end of an epoch, the best so far."""
+    return Position(update, best=EpochEnd(1, update, 0.5, 0.5, 0.5, 0.5, None, None, 0.1, 100.0, 1.0, True))
+
+
+def weights(state: Trained) -> dict[str, Tensor]:
+    """Collective: return what a run exports."""
+    return {name: sharding.whole(tensor.detach()).clone() for name, tensor in state.model.state_dict().items()}
+
+
+def save(folder: Path, update: int, nonce: str, *, state: Trained, group: object = None, rank: int = 0) -> None:
+    """Collective: do what a run does when its best epoch has ended."""
+    checkpoints = Checkpoints(folder, state, group=group, rank=rank, keep=1 if update == NEW else 2)
+    exported = weights(state)
+    for name in WEIGHTS.values():
+        checkpoints.save_weights(exported, folder / name)
+    checkpoints.save(position(update), {"nonce": nonce})
+    if update in checkpoints.committed(wait=True):
+        (folder / SAID).touch()
+    checkpoints.close()
+
+
+def save_part(rank: int, folder: Path, update: int, nonce: str) -> None:
+    """Do what one of two processes does under FSDP2."""
+    store = torch.distributed.FileStore(str(folder.with_name(STORE)), 2)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    state = trained(update, shard=True)
+    save(folder, update, nonce, state=state, group=process_group.host_group(30), rank=rank)
+
+
+RANKS: dict[int, list[Callable[[Path, int, str], None]]] = {
+    1: [lambda folder, update, nonce: save(folder, update, nonce, state=trained(update))],
+    2: [partial(save_part, 0), partial(save_part, 1)],
+}
+"""What each process does to save, by how many there are."""
+
+
+def save_together(processes: int, folder: Path, update: int, nonce: str, death: Death | None = None) -> list[Call]:
+    """Save, and check that no process fails, or that the one dies that should."""
+    folder.with_name(STORE).unlink(missing_ok=True)
+    calls, codes = follow([partial(rank, folder, update, nonce) for rank in RANKS[processes]], folder, death)
+    if death is None:
+        assert codes == [0] * processes
+    else:
+        assert codes[death.process] == -signal.SIGKILL
+    return calls
+
+
+def begin(processes: int, folder: Path) -> None:
+    """Make the folder of a run that has saved twice, the last time at update OLD."""
+    trained(OLD)  # loads what torch loads late, once
+    folder.mkdir()
+    for update in range(1, OLD + 1):
+        save_together(processes, folder, update, "began")
+    (folder / SAID).unlink()
+
+
+def save_whole(processes: int, folder: Path) -> list[Call]:
+    begin(processes, folder)
+    calls = save_together(processes, folder, NEW, "whole")
+    assert_all_is_new(folder)
+    return calls
+
+
+def die_everywhere(processes: int, dying: int, alone: bool, every: int, folder: Path) -> int:
+    """Let a process die before each of its calls, or every n-th, and see what is left; return how many they were."""
+    began = folder.with_name("began")
+    begin(processes, began)
+    shutil.copytree(began, folder)
+    points = sum(call.process == dying for call in save_together(processes, folder, NEW, "whole"))
+    for point in range(0, points, every):
+        shutil.rmtree(folder)
+        shutil.copytree(began, folder)
+        calls = save_together(processes, folder, NEW, "killed", Death(dying, point, alone))
+        try:
+            said = (folder / SAID).exists()
+            assert checked_update(folder) in ((NEW,) if said else (OLD, NEW))
+            save_together(processes, folder, NEW, "again")
+            assert_all_is_new(folder)
+        except Exception as error:
+            error.add_note(f"killed before call {point} of {points}, after {calls[-1:]}")
+            raise
+    return points
+
+
+def checked_update(folder: Path) -> int:
+    """Return the update that a run goes on from, having compared all that it finds, bit by bit."""
+    clean(folder)
+    clean(folder / CHECKPOINTS)
+    newest, problems = newest_whole(folder / CHECKPOINTS)
+    assert newest, problems
+    assert problems == []
+    update = update_of(newest)
+    assert read_state(newest)[0] == position(update)
+    loaded = trained(0)
+    load_tensors(newest, loaded)
+    torch.testing.assert_close(loaded.tensors(), trained(update).tensors(), rtol=0, atol=0)
+    files = {at: safetensors.torch.save(weights(trained(at))) for at in (OLD, NEW)}
+    assert (newest / WEIGHTS["best"]).read_bytes() == files[update]
+    for name in WEIGHTS.values():  # written before the checkpoint
+        assert (folder / name).read_bytes() in (files[update], files[NEW]), name
+    return update
+
+
+def assert_all_is_new(folder: Path) -> None:
+    """Check that a folder holds what a run has at update NEW, and nothing else."""
+    left = {path.name for place in (folder, folder / CHECKPOINTS) for path in place.iterdir()}
+    assert left == {SAID, CHECKPOINTS, f"update_{NEW:06d}", *WEIGHTS.values()}
+    assert checked_update(folder) == NEW
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[ProcessPoolExecutor]:
+    """Return a process that loads torch once and starts no thread, so that it can be forked."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("forkserver")) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("processes", "dying", "alone", "every"),
+    [
+        pytest.param(1, 0, False, 1, id="one process"),
+        pytest.param(2, 0, False, 6, id="rank 0"),
+        pytest.param(2, 1, False, 1, id="rank 1"),
+        pytest.param(2, 0, False, 1, id="rank 0, every call", marks=pytest.mark.chaos),
+        pytest.param(2, 0, True, 1, id="rank 0, the other lives on", marks=pytest.mark.chaos),
+        pytest.param(2, 1, True, 1, id="rank 1, the other lives on", marks=pytest.mark.chaos),
+    ],
+)
+def test_killed_before_any_call_nothing_is_lost(
+    forking: ProcessPoolExecutor, tmp_path: Path, processes: int, dying: int, alone: bool, every: int
+) -> None:
+    points = forking.submit(die_everywhere, processes, dying, alone, every, tmp_path / "run").result()
+    assert points > (40 if dying == 0 else 4)
+
+
+def index(calls: list[Call], name: str, *paths: Path) -> int:
+    (found,) = (at for at, call in enumerate(calls) if call.name.startswith(name) and call.paths == paths)
+    return found
+
+
+def threads_write(folder: Path) -> None:
+    together = threading.Barrier(3)  # so that they are three threads
+
+    def write(path: Path) -> None:
+        together.wait()
+        path.write_text("x", encoding="utf-8")
+
+    with ThreadPoolExecutor(3) as pool:
+        pool.map(write, (folder / str(number) for number in range(3)))
+
+
+def test_calls_of_all_threads_are_counted_and_the_chosen_one_is_not_made(
+    forking: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    calls, codes = forking.submit(follow, [partial(threads_write, tmp_path)], tmp_path).result()
+    assert sorted(call.name for call in calls) == ["openat"] * 3 + ["write"] * 3
+    assert codes == [0]
+    for number in range(6):
+        place = tmp_path / f"before {number}"
+        place.mkdir()
+        calls, codes = forking.submit(follow, [partial(threads_write, place)], place, Death(0, number)).result()
+        assert codes == [-signal.SIGKILL]
+        assert len(calls) == number
+        assert len(list(place.iterdir())) <= sum(call.name == "openat" for call in calls)
+        assert sum(path.stat().st_size for path in place.iterdir()) <= sum(call.name == "write" for call in calls)
+
+
+def assert_outlives_power(calls: list[Call], before: Path, final: Path, said: int) -> None:
+    """Check that all was brought to the disk before it was renamed, the new name next, and then it was said."""
+    renamed = index(calls, "rename", before, final)
+    changed: dict[Path, int] = {}
+    synced: dict[Path, int] = {}
+    for at, call in enumerate(calls[:renamed]):
+        for path in call.paths:
+            (synced if call.name in SYNCING else changed)[path] = at
+            if call.name not in (*SYNCING, *WRITING):
+                changed[path.parent] = at
+    inside = [before, *(before / path.relative_to(final) for path in final.rglob("*"))]
+    assert [path for path in inside if changed[path] > synced.get(path, -1)] == []
+    following = next(at for at in range(renamed + 1, said) if calls[at].process == calls[renamed].process)
+    assert (calls[following].name, calls[following].paths) == ("fsync", (final.parent,))
+
+
+@pytest.mark.parametrize("processes", RANKS)
+def test_all_is_on_the_disk_before_it_is_said_to_be_saved(
+    forking: ProcessPoolExecutor, tmp_path: Path, processes: int
+) -> None:
+    folder = tmp_path / "run"
+    calls = forking.submit(save_whole, processes, folder).result()
+    said = index(calls, "open", folder / SAID)
+    checkpoints = folder / CHECKPOINTS
+    assert_outlives_power(calls, checkpoints / f".tmp_update_{NEW:06d}_whole", checkpoints / f"update_{NEW:06d}", said)
+    for name in WEIGHTS.values():
+        assert_outlives_power(calls, folder / f".tmp_{name}", folder / name, said)
