@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from accel_train import process_group
-from accel_train.interruption import Interruption, Reason
+from accel_train.interruption import ORPHANED, SIGNALS, Interruption, Reason
 
 _SECONDS_BETWEEN_TALKS = 0.25
 _MARGIN_SECONDS = 30.0  # of a time limit, for saving; a quarter of a short one
 _TIME_IS_UP = Reason("the time limit", 0)
+_REASONS = (*SIGNALS.values(), ORPHANED, _TIME_IS_UP)
+_NONE = -1
 
 
 class Control:
@@ -67,13 +69,13 @@ class Control:
         reason = self._interruption.reason
         if reason is None and self._stop_at is not None and now >= self._stop_at:
             reason = _TIME_IS_UP
-        said = [reason is not None, reason.exit_code if reason else 0, save, pace.next_talk(now)]
-        by_rank = process_group.exchange(self._group, [int(number) for number in said])
-        _, _, save_now, calls = by_rank[0]
+        said = [_REASONS.index(reason) if reason else _NONE, int(save), pace.next_talk(now)]
+        by_rank = process_group.exchange(self._group, said)
+        _, save_now, calls = by_rank[0]
         pace.begin(self._clock(), calls)
-        codes = [code for stops, code, _, _ in by_rank if stops]
-        if codes and self.stop is None:
-            self.stop = reason or Reason("a signal to another process", max(codes))
+        heard = [number for number, _, _ in by_rank if number != _NONE]
+        if heard and self.stop is None:
+            self.stop = _REASONS[heard[0]]
             self._interruption.acknowledged()
         return bool(save_now)
 

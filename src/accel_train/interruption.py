@@ -23,7 +23,7 @@ class Reason:
 
 
 SIGNALS = {number: Reason(number.name, 128 + number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
-_ORPHANED = Reason("the death of its launcher", 128 + signal.SIGTERM)
+ORPHANED = Reason("the death of its launcher", 128 + signal.SIGTERM)
 
 _LOOPS_TO_AGREE = 3
 """An update may have just begun, the one after it may be the one to agree at, and no two take the same time."""
@@ -105,8 +105,8 @@ class Interruption:
                     if number in SIGNALS:
                         self._hear(signal.Signals(number))
             if self._launcher not in (None, os.getppid()):
-                self._stop(_ORPHANED, self._orphan_seconds)
-            if self.reason and time.monotonic() > self._deadline and (self.reason is _ORPHANED or not self._agreed):
+                self._stop(ORPHANED, self._orphan_seconds)
+            if self.reason and time.monotonic() > self._deadline and (self.reason is ORPHANED or not self._agreed):
                 self._end(self.reason, f"rank {self._rank} ended by {self.reason.name} before it could save")
 
     def _hear(self, number: signal.Signals) -> None:
