@@ -5,12 +5,13 @@ import multiprocessing
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
+
+from accel_train.worker_signals import leave_to_parent
 
 
 @dataclass(frozen=True)
@@ -139,23 +140,6 @@ def release() -> None:
 
 
 def _leave_to_parent() -> None:
-    """Keep a forked loader worker from what concerns its parent, which needs it until the run is saved.
-
-    What a terminal or a scheduler sends to the whole group, or to every process, would kill it, or through the
-    descriptor that it shares with its parent be taken for sent to that one too. SIGTERM counts if its parent sends it.
-    """
+    """Keep a forked loader worker from writing into the pipe that it shares with its parent."""
     release()
-    os.setpgrp()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform == "linux":  # elsewhere no process can tell who sent a signal
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_when_the_parent_says_so, daemon=True).start()
-    for number in (signal.SIGUSR1, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _end_when_the_parent_says_so() -> None:
-    assert sys.platform == "linux"
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
-    os._exit(0)
+    leave_to_parent()

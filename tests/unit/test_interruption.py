@@ -16,6 +16,7 @@ import pytest
 PREPARE = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, threading, time
 from accel_train.interruption import Interruption, release
+from accel_train.worker_signals import serve_parent
 def say(*words):
     print(*words, flush=True)
 def sit_in_a_library():
@@ -224,6 +225,7 @@ WORKER = """
 interruption = make()
 interruption.training_began()
 def work():
+    serve_parent(0)
     say('works')
     time.sleep(60)
 worker = multiprocessing.get_context('fork').Process(target=work, daemon=True)

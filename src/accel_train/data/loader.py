@@ -12,6 +12,7 @@ from accel_train.data.order import EpochOrder, EvaluationSampler, UpdateSampler
 from accel_train.data.sources import Source
 from accel_train.errors import LocalError
 from accel_train.random_keys import hash_ids, make_key
+from accel_train.worker_signals import serve_parent
 
 _FILE_WORKERS = 2
 
@@ -96,6 +97,7 @@ def _loader(
         collate_fn=_as_it_is,
         num_workers=sizes.workers,
         persistent_workers=sizes.workers > 0,
+        worker_init_fn=serve_parent,
         pin_memory=sizes.pin_memory,
     )
 
