@@ -1,4 +1,4 @@
-.PHONY: check test test-dist test-gpu chaos bench demo
+.PHONY: check test test-dist test-gpu chaos bench bench-peers bench-gpu demo
 
 check:  ## style, types, layers
 	ruff check
@@ -20,6 +20,14 @@ chaos:  ## every fault, as often as it takes to believe it: about an hour
 
 bench:  ## speed against a bare loop, alternating
 	python benchmarks/against_bare.py
+
+bench-peers:  ## speed, then accuracy, against other trainers, which pip install -e '.[bench]' brings: about an hour
+	python -m benchmarks.peers --figure benchmarks/peers.svg
+	python -m benchmarks.peers --accuracy
+
+bench-gpu:  ## speed on a GPU against a bare loop and against other trainers
+	python -m benchmarks.gpu
+	python -m benchmarks.peers --device cuda --processes 1 --batch-sizes 64 256 1024 --images 60000
 
 demo:  ## the main job, on one process and on two
 	accel_train train

@@ -58,7 +58,7 @@ class Trained:
                 self.optimizer.state[parameter][slot] = (
                     torch.zeros_like(parameter.detach())
                     if like_parameter
-                    else torch.zeros(stored.size, dtype=stored.properties.dtype)
+                    else torch.zeros(stored.size, dtype=stored.properties.dtype, device=parameter.device)
                 )
 
 

@@ -150,6 +150,12 @@ class TrainConfig(HardwareConfig, DataConfig):
         json_schema_extra=_OPTIMIZATION,
         description="Unset: what the launcher's configuration says, else fp32. fp64 is for checking sameness.",
     )
+    compile: bool = Field(
+        False,
+        json_schema_extra=_MODEL,
+        description="Compile the model: the first update then takes a minute, the others less on a GPU. "
+        "CPUs gain little.",
+    )
     ema: float | None = Field(
         None,
         gt=0,
@@ -236,6 +242,11 @@ class TrainConfig(HardwareConfig, DataConfig):
     watch_every: int = Field(
         100, ge=0, json_schema_extra=_RUN, description="Updates between two checks that all processes agree; 0: none."
     )
+    profile: bool = Field(
+        False,
+        json_schema_extra=_RUN,
+        description="Trace a few updates into the run folder, and show where their time went.",
+    )
     time_limit: str | None = Field(
         None, json_schema_extra=_RUN, description="Save and stop before this much time is over, as in 3h50m."
     )
@@ -275,6 +286,8 @@ class TrainConfig(HardwareConfig, DataConfig):
             raise UserError("--lr-base-batch has no effect with --lr-scaling none", "choose linear or sqrt")
         if self.warmup_epochs == 0 and self.warmup_from is not None:
             raise UserError("--warmup-from has no effect with --warmup-epochs 0", "leave one of them out")
+        if self.exact and self.compile:
+            raise UserError("--exact does not work with --compile yet", "leave one of them out")
         if self.exact and self.strategy == "fsdp2":
             raise UserError("--exact does not work with --strategy fsdp2 yet", "leave one of them out")
         if self.auto_micro_batch and self.strategy == "fsdp2":
@@ -299,7 +312,7 @@ class EvaluateConfig(HardwareConfig, DataConfig):
 
 PLACEMENT = frozenset(
     {"processes", "device", "backend", "timeout", "threads", "strategy", "workers", "output", "accumulate"}
-    | {"resume", "time_limit"}
+    | {"resume", "time_limit", "profile"}
 )
 """Fields that only place a run: they change where and how fast it is computed, not what."""
 

@@ -144,9 +144,9 @@ def _accelerator(kind: str, backend: str | None, autocast: str, timeout: int, st
 
 
 def _set_float32(precision: str) -> None:
-    wanted = "tf32" if precision == "tf32" else "ieee"
-    torch.backends.cuda.matmul.fp32_precision = wanted
-    torch.backends.cudnn.conv.fp32_precision = wanted  # type: ignore[attr-defined]
+    # The newer fp32_precision makes the getters of these raise, which torch's own compiler asks (2.14).
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 def _check_obtained(

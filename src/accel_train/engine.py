@@ -76,8 +76,9 @@ def train(
     while (reason := stopping.reason(position)) is None and position.epochs < task.plan.epochs:
         epoch_began = time.perf_counter()
         pace = yield from _train_one_epoch(task, position, meter, waiting)
-        if not _validate(task, position, waiting, pace, epoch_began):
-            return
+        with meter.mark("validation"):
+            if not _validate(task, position, waiting, pace, epoch_began):
+                return
         position.seconds = time.perf_counter() - began
         assert position.last is not None
         yield position.last
@@ -95,6 +96,8 @@ def train(
         data_wait_share=meter.wait_share,
         save_share=meter.share("save"),
         watch_share=meter.share("watch"),
+        seconds_to_first_update=meter.seconds_to_first_update,
+        gpu_memory_bytes=torch.cuda.max_memory_allocated(),
         seconds=time.perf_counter() - began,
     )
 
@@ -113,10 +116,11 @@ def _train_one_epoch(
     for number, batch in enumerate(meter.waiting_for(batches(task.train_loader))):
         micro_batch = number % plan.accumulate
         tickets.append(batch.tickets_B)
-        _add_gradient(task, batch, position.update, micro_batch, sums, waiting)
+        _add_gradient(task, batch, position.update, micro_batch, sums, waiting, meter)
         if micro_batch < plan.accumulate - 1:
             continue
-        norm = _update(task, position.update)
+        with meter.mark("optimizer"):
+            norm = _update(task, position.update)
         task.divergence.note(sums.tensor[0], position.update)
         task.epoch_sums.tensor += sums.tensor
         meter.count(plan.global_batch)
@@ -127,6 +131,8 @@ def _train_one_epoch(
         sums.tensor.zero_()
         tickets.clear()
         yield UpdateDone(position.epochs + 1, position.update)
+    if task.accelerator.device.type != "cpu":
+        torch.accelerator.synchronize()  # what is under way is training time
     seconds = meter.stop()
     return (position.update - began_at) * plan.global_batch / seconds
 
@@ -190,7 +196,9 @@ def _validate(task: Task, position: Position, waiting: Waiting, pace: float, beg
     return True
 
 
-def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums: Sums, waiting: Waiting) -> None:
+def _add_gradient(
+    task: Task, batch: Batch, update: int, micro_batch: int, sums: Sums, waiting: Waiting, meter: Meter
+) -> None:
     """Add the gradient of one virtual worker; at the update's last one the processes exchange what they have."""
     plan = task.plan
     if micro_batch == 0:
@@ -201,9 +209,11 @@ def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, sums:
     task.statistics.begin_micro_batch()
     last = micro_batch == plan.accumulate - 1
     with task.gradient.backward_context(last):
-        loss, logits_BK = training_loss(task.model(images_BCHW), batch.labels_B, task.label_smoothing)
+        with meter.mark("forward"):
+            loss, logits_BK = training_loss(task.model(images_BCHW), batch.labels_B, task.label_smoothing)
         waiting.tick()
-        task.accelerator.backward(loss)
+        with meter.mark("backward"):
+            task.accelerator.backward(loss)
     if last and update % plan.updates_per_epoch == 0:
         refuse_unused(task.model)
     task.gradient.add()

@@ -9,8 +9,7 @@ from accel_train.checkpoint import load_weights
 from accel_train.config import EvaluateConfig, TrainConfig
 from accel_train.config_values import make_config, read_yaml
 from accel_train.data.augment import ImageTransform
-from accel_train.data.catalog import open_data
-from accel_train.data.folders import evaluation_folder
+from accel_train.data.catalog import data_notes, open_data, open_for_evaluation
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader
 from accel_train.data.sources import Source
 from accel_train.defaults import Augmentation
@@ -18,6 +17,7 @@ from accel_train.errors import UserError
 from accel_train.events import Evaluated
 from accel_train.models import BuiltModel, build_model
 from accel_train.run_folder import CONFIG, WEIGHTS, Description, read_description
+from accel_train.tuning import tune
 
 
 def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
@@ -30,6 +30,7 @@ def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
     trained_by = make_config(TrainConfig, read_yaml(folder / CONFIG, set(TrainConfig.model_fields)), {})
     source = _open_source(config, trained_by, description, folder)
     weights = load_weights(folder / WEIGHTS[config.weights])
+    tune(config.threads, exact=False)
     accelerator, precision = distributed.start(
         device=config.device,
         backend=config.backend,
@@ -69,13 +70,14 @@ def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
         loss=found.loss,
         accuracy=found.accuracy,
         top5=found.top5,
+        notes=distributed.on_main(accelerator, lambda: data_notes(config.data or trained_by.data)),
     )
 
 
 def _open_source(config: EvaluateConfig, trained_by: TrainConfig, description: Description, run: Path) -> Source:
     """Open the validation images of the run's own data, or of other data with the same classes and channels."""
     if config.data is not None and Path(config.data).is_dir():
-        source: Source = evaluation_folder(Path(config.data), description.classes, str(run))
+        source = open_for_evaluation(Path(config.data), description.classes, str(run))
     else:
         own = config.data is None
         source = open_data(

@@ -137,6 +137,10 @@ class RunEnded:
     """Share of the run's time in which saving held up this process."""
     watch_share: float
     """Share of the run's time in which this process checked that all agree."""
+    seconds_to_first_update: float
+    """Training time alone."""
+    gpu_memory_bytes: int
+    """The most that tensors took on this process's GPU; 0 without one."""
     seconds: float
     """Since the run began, restarts apart."""
 
@@ -176,6 +180,42 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """Where the time of one process went: milliseconds per update, which add up to all of it."""
+
+    data_wait: float
+    forward: float
+    backward: float
+    optimizer: float
+    communication: float
+    """In which the process waited for others and computed nothing."""
+    other: float
+
+    @property
+    def total(self) -> float:
+        return self.data_wait + self.forward + self.backward + self.optimizer + self.communication + self.other
+
+    @property
+    def own(self) -> float:
+        """Time in which the others may have waited for this process."""
+        return self.total - self.communication
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """Some updates were profiled."""
+
+    kind: ClassVar[str] = "profile"
+    first_update: int
+    last_update: int
+    ranks: tuple[PhaseTimes, ...]
+    slowest_rank: int
+    """That the others waited for."""
+    traces: str
+    """Folder of the traces."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluated:
     """What evaluating a model gave, each image counted once."""
 
@@ -188,9 +228,11 @@ class Evaluated:
     accuracy: float
     top5: float
     """Right class among the five best; 1 where there are no more than five."""
+    notes: tuple[str, ...]
+    """What its user should know of the data."""
 
 
-Event = RunStarted | Resumed | UpdateDone | Progress | EpochEnd | Saved | Notice | Stopped | RunEnded
+Event = RunStarted | Resumed | UpdateDone | Progress | EpochEnd | Saved | Notice | Stopped | Profiled | RunEnded
 
 
 def as_record(event: Event | Evaluated) -> dict[str, Any]:

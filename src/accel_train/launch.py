@@ -29,9 +29,15 @@ USERS_MISTAKE = 2
 _EXPLAINED = (0, 1, USERS_MISTAKE, *(reason.exit_code for reason in interruption.SIGNALS.values()))
 
 
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def available_cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Return how many physical cores this process may use: a second thread on one adds nothing to arithmetic."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        siblings = topology / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
+    return len(cores)
 
 
 def launched(environ: Mapping[str, str] = os.environ) -> bool:

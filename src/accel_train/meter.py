@@ -2,11 +2,18 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_NOTHING = nullcontext()
+
+
+def unmarked(phase: str) -> AbstractContextManager[Any]:
+    """Mark nothing."""
+    return _NOTHING
 
 
 class Meter:
@@ -16,10 +23,13 @@ class Meter:
     """
 
     def __init__(self) -> None:
+        self.mark: Callable[[str], AbstractContextManager[Any]] = unmarked
+        """Makes the context in which the loop is in a phase; a profile replaces it for as long as it lasts."""
         self.seconds = 0.0
         self.waited = 0.0
         self._images = 0
-        self._after_first = 0.0
+        self.seconds_to_first_update = 0.0
+        self._left_out = 0.0
         self._started = 0.0
         self._created = time.perf_counter()
         self._held_up: defaultdict[str, float] = defaultdict(float)
@@ -40,7 +50,8 @@ class Meter:
         while True:
             asked = time.perf_counter()
             try:
-                batch = next(iterator)
+                with self.mark("data wait"):
+                    batch = next(iterator)
             except StopIteration:
                 return
             self.waited += time.perf_counter() - asked
@@ -48,10 +59,18 @@ class Meter:
 
     def count(self, images: int) -> None:
         """Note that one update with this many images is done."""
-        if not self._after_first:
-            self._after_first = self.seconds + time.perf_counter() - self._started
+        if not self.seconds_to_first_update:
+            self.seconds_to_first_update = self._so_far()
         else:
             self._images += images
+
+    @contextmanager
+    def leaving_out(self) -> Iterator[None]:
+        """Leave a span of training, which is slow for reasons of its own, out of the speed."""
+        images, began = self._images, self._so_far()
+        yield
+        self._images = images
+        self._left_out += self._so_far() - began
 
     @contextmanager
     def held_up_by(self, what: str) -> Iterator[None]:
@@ -67,10 +86,14 @@ class Meter:
     @property
     def images_per_second(self) -> float:
         """Images from the second update on, by the time they took; 0 if there was one update alone."""
-        seconds = self.seconds - self._after_first
+        seconds = self.seconds - self.seconds_to_first_update - self._left_out
         return self._images / seconds if self._images else 0.0
 
     @property
     def wait_share(self) -> float:
         """Share of the training time spent waiting for batches."""
         return self.waited / self.seconds if self.seconds else 0.0
+
+    def _so_far(self) -> float:
+        """Return the seconds of training in the midst of it."""
+        return self.seconds + time.perf_counter() - self._started

@@ -1,6 +1,7 @@
 """Builds one run from its config."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from accel_train import distributed, process_group
 from accel_train.averaging import WeightAverage
 from accel_train.config import TrainConfig
 from accel_train.data.augment import ImageTransform
-from accel_train.data.catalog import open_data
+from accel_train.data.catalog import data_notes, open_data
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, train_loader
 from accel_train.data.order import EpochOrder
 from accel_train.data.sources import DataSet
@@ -26,9 +27,11 @@ from accel_train.metrics import Sums
 from accel_train.models import BuiltModel, build_model
 from accel_train.optim import build_optimizer
 from accel_train.plan import Plan, make_plan
+from accel_train.profiling import check_length
 from accel_train.random_keys import make_key, seed_libraries
 from accel_train.resuming import Place, differences, find_place, same_run
 from accel_train.running_statistics import RunningStatistics
+from accel_train.tuning import compile_model, tune
 
 _COPIES = {"sgd": 1, "adamw": 2}
 """Numbers that an optimizer keeps for each weight."""
@@ -75,7 +78,7 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
         seed=config.seed,
         limit=config.limit,
     )
-    _set_threads(config)
+    tune(config.threads, config.exact)
     accelerator, precision = distributed.start(
         device=config.device,
         backend=config.backend,
@@ -87,6 +90,7 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
         raise UserError("--exact does not work with FSDP yet", "start it with DDP")
     group = process_group.host_group(config.timeout)
     config, origins, place = _identify(config, origins, data, accelerator, precision)
+    known = distributed.on_main(accelerator, partial(data_notes, config.data))  # which may look at every file
     built, notes = _build_model(config, data, None if place.stored else config.init_from)
     search = config.auto_micro_batch and place.stored is None
     if search and config.global_batch_size:
@@ -97,8 +101,10 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
         config, plan, note = _fit_batch(config, plan, built, data, accelerator, group, dtype)
         origins = origins | {"batch_size": "--auto-micro-batch"}
         notes = (*notes, note)
+    if config.profile:
+        check_length(plan.total_updates)
     task = _prepare(config, data, plan, built, accelerator, group, dtype)
-    return Run(config, origins, data, built, precision, place, notes, group, task)
+    return Run(config, origins, data, built, precision, place, (*known, *notes), group, task)
 
 
 def _fit_batch(
@@ -133,15 +139,6 @@ def _fit_batch(
     config = config.model_copy(update={"batch_size": size, "global_batch_size": plan.global_batch, "accumulate": None})
     note = f"--auto-micro-batch: batches of {size} fit; with BatchNorm or dropout their size changes the results"
     return config, make_plan(config, accelerator.num_processes, len(data.train)), note
-
-
-def _set_threads(config: TrainConfig) -> None:
-    """Threads change the last bits of a sum: --exact has one of them unless it is told otherwise."""
-    if config.threads or config.exact:
-        torch.set_num_threads(config.threads or 1)
-    torch.use_deterministic_algorithms(config.exact)
-    # It costs time, and is for finding bugs.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _identify(
@@ -201,8 +198,15 @@ def _prepare(
         train, val = train.to(accelerator.device), val.to(accelerator.device)
     module = built.module.to(dtype).to(memory_format=torch.channels_last)
     optimizer = build_optimizer(
-        config.optimizer, module, weight_decay=config.weight_decay, betas=plan.betas, eps=plan.eps
+        config.optimizer,
+        module,
+        weight_decay=config.weight_decay,
+        betas=plan.betas,
+        eps=plan.eps,
+        fused=not accelerator.is_fsdp2,
     )
+    if config.compile:
+        compile_model(module, accelerator.device)
     pin_memory = workers > 0 and accelerator.device.type == "cuda"
     sizes = LoaderSizes(plan.batch_size, plan.processes, workers, pin_memory)
     order = EpochOrder(config.seed, len(train))

@@ -13,6 +13,7 @@ from accel_train.checkpoint_folders import write_file
 from accel_train.errors import UserError
 
 CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
+PROFILE = "profile"
 WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
 LOCK = ".lock"
 _FORMAT = 1
@@ -83,7 +84,7 @@ def numbered(name: str) -> tuple[Path | None, Path]:
 
 
 def _is_ours(name: str) -> bool:
-    own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, *WEIGHTS.values())
+    own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, PROFILE, *WEIGHTS.values())
     return name in own or name.startswith(".tmp_")
 
 

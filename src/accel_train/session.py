@@ -19,11 +19,12 @@ from accel_train.memory import as_memory_error
 from accel_train.meter import Meter
 from accel_train.peers import watch_peers
 from accel_train.position import Position
+from accel_train.profiling import profiled
 from accel_train.random_keys import make_key
 from accel_train.restoring import go_on, newest_checkpoint, restore, take_folder
 from accel_train.run import Run
 from accel_train.run_facts import facts
-from accel_train.run_folder import METRICS, WEIGHTS
+from accel_train.run_folder import METRICS, PROFILE, WEIGHTS
 from accel_train.sameness import compare, fingerprint
 from accel_train.stopping import Stopping
 
@@ -114,7 +115,10 @@ class Session:
 
     def _train(self) -> Iterator[Event]:
         waiting = Waiting(self._tick, self._interrupted)
-        for event in engine.train(self._task, self._stopping, self._position, self._meter, waiting):
+        events: Iterator[Event] = engine.train(self._task, self._stopping, self._position, self._meter, waiting)
+        if self._run.config.profile:
+            events = profiled(events, self._meter, self._run.group, self._accelerator.device, self._folder / PROFILE)
+        for event in events:
             if isinstance(event, EpochEnd) and event.best:
                 self._export(WEIGHTS["best"])
             if isinstance(event, RunEnded):

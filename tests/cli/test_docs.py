@@ -37,6 +37,8 @@ def start(run: Runner, command: str) -> Ended:
     words = shlex.split(command.replace("ddp.yaml", "ddp.yaml --num_processes 2"))  # there, 8 GPUs
     if "train" in words and not {"--help", "--dry-run"} & set(words):
         words.append("--dry-run")
+    if "bench" in words:
+        words += ["--batch-sizes", "8", "--updates", "30", "--rounds", "1", "--devices", "cpu"]
     return run.program(words)
 
 

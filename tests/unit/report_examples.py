@@ -54,6 +54,8 @@ ENDED = RunEnded(
     data_wait_share=0.0123,
     save_share=0.001,
     watch_share=0.0002,
+    seconds_to_first_update=0.4,
+    gpu_memory_bytes=0,
     seconds=62.1,
 )
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel_train.data.augment import ImageTransform, crop_and_flip
+from accel_train.data.augment import ImageTransform, crop_and_flip, flip
 from accel_train.defaults import Augmentation
 from accel_train.random_keys import integers, make_key
 
@@ -49,6 +49,14 @@ def test_crop_and_flip_is_the_slow_loop(pad: int, flip: bool, channels: int) -> 
     made = crop_and_flip(images, tickets, 9, augmentation)
     assert made.dtype == torch.uint8
     assert torch.equal(made, slow_crop_and_flip(images, tickets, 9, augmentation))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_flip_alone_mirrors_the_same_images(layout: torch.memory_format) -> None:
+    images, tickets = noise(64).contiguous(memory_format=layout), torch.arange(64) * 1437 + 5
+    expected = slow_crop_and_flip(images, tickets, 9, Augmentation(flip=True))
+    assert torch.equal(flip(images, tickets, 9), expected)
+    assert torch.equal(transform(Augmentation(flip=True), seed=9)(images, tickets), transform()(expected))
 
 
 def test_an_images_augmentation_does_not_depend_on_its_batch() -> None:

@@ -176,11 +176,15 @@ def test_a_launcher_is_followed_and_a_shell_is_not(
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone can restrict a process to cores")
-def test_cores_are_those_that_this_process_may_use() -> None:
+def test_cores_are_those_that_this_process_may_use(tmp_path: Path) -> None:
     allowed = os.sched_getaffinity(0)
+    for cpu in allowed:
+        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list").write_text("0-1\n")
+    assert available_cores(tmp_path) == 1  # all are threads of one core
     try:
         os.sched_setaffinity(0, {min(allowed)})
         assert available_cores() == 1
     finally:
         os.sched_setaffinity(0, allowed)
-    assert available_cores() == len(allowed)
+    assert available_cores(tmp_path / "nothing") == len(allowed)

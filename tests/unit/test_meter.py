@@ -50,6 +50,25 @@ def test_the_first_update_is_left_out_of_the_speed(clock: Clock) -> None:
     assert meter.images_per_second == 2 * 64 / 4
 
 
+def test_a_span_that_is_left_out_does_not_slow_the_run(clock: Clock) -> None:
+    meter = Meter()
+    meter.start()
+    for work in (5.0, 1.0):
+        clock.now += work
+        meter.count(10)
+    with meter.leaving_out():
+        clock.now += 30
+        meter.count(10)
+        meter.stop()
+        clock.now += 500  # validation
+        meter.start()
+    clock.now += 1
+    meter.count(10)
+    assert meter.stop() == 1.0
+    assert meter.images_per_second == 2 * 10 / 2
+    assert (meter.seconds, meter.seconds_to_first_update) == (37.0, 5.0)
+
+
 def test_only_the_runs_first_update_is_left_out(clock: Clock) -> None:
     meter = Meter()
     for _ in range(2):

@@ -14,7 +14,9 @@ import typer.core
 from pydantic import ValidationError
 
 from accel_train import __version__
+from accel_train.cli.bench import bench
 from accel_train.cli.evaluate import evaluate
+from accel_train.cli.pack import pack
 from accel_train.cli.train import train
 from accel_train.errors import UserError
 from accel_train.interruption import Interruption
@@ -32,6 +34,8 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(evaluate)
+app.command()(bench)
+app.command()(pack)
 
 
 def _show_version(wanted: bool) -> None:

@@ -11,6 +11,7 @@ from accel_train.cli.options import with_options
 from accel_train.config import EvaluateConfig
 from accel_train.events import as_record
 from accel_train.launch import launched_rank, processes_to_start, start_processes
+from accel_train.report.text import printable
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that has ended.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as one JSON line on stdout.")]
@@ -32,6 +33,8 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
         distributed.stop()
     if launched_rank() > 0:
         return
+    for note in found.notes:
+        typer.echo(f"note: {printable(note)}", err=True)
     if json:
         typer.echo(json_format.dumps(as_record(found)))
     else:

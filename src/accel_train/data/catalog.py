@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from accel_train.data.folders import open_folder
+from accel_train.data.folders import evaluation_folder, open_folder
+from accel_train.data.pack_record import is_packed
+from accel_train.data.packed import evaluation_packed, open_packed, packed_notes
 from accel_train.data.published import PUBLISHED
 from accel_train.data.sources import (
     DataSet,
@@ -44,11 +46,27 @@ def open_data(
     return replace(data, train=spread(data.train, limit), val=spread(data.val, limit))
 
 
+def open_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> Source:
+    """Open a folder of pictures, packed or not, labelled by the classes of `owner`: its val, if it has one, or all.
+
+    Raises:
+        UserError: it holds a class that the owner lacks, or no pictures.
+    """
+    return (evaluation_packed if is_packed(root) else evaluation_folder)(root, classes, owner)
+
+
+def data_notes(name: str) -> tuple[str, ...]:
+    """Return what the user of a data set should know of it, a sentence each."""
+    return packed_notes(Path(name)) if is_packed(Path(name)) else ()
+
+
 def _find(name: str) -> tuple[str, Callable[[Request], DataSet]]:
     if name in PUBLISHED:
         return name, PUBLISHED[name]
     if name.partition(":")[0] == "synthetic":
         return "synthetic", _synthetic
+    if is_packed(Path(name)):
+        return "folder", open_packed
     if Path(name).is_dir():
         return "folder", open_folder
     if is_function_name(name):

@@ -1,4 +1,7 @@
-"""Folders as data sets: what is listed, what is passed over, what validates."""
+"""Folders as data sets: what is listed, what is passed over, what validates.
+
+Shape suffix: N images.
+"""
 
 import os
 from collections.abc import Sequence
@@ -6,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from accel_train.data.pictures import FolderSource
-from accel_train.data.sources import DataSet, Request
+from accel_train.data.sources import DataSet, Request, Source
 from accel_train.errors import UserError
 from accel_train.random_keys import hash_ids, make_key
 
@@ -17,20 +21,63 @@ _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def open_folder(request: Request) -> DataSet:
-    root = Path(request.name)
+    splits, ignored = list_folder(Path(request.name))
+    if "all" in splits:
+        every = splits["all"]
+        train, val = (
+            replace(every, paths=tuple(every.paths[i] for i in ids), labels=tuple(every.labels[i] for i in ids))
+            for ids in split_ids(request, every.root, every.classes, torch.tensor(every.labels))
+        )
+    else:
+        refuse_fraction(request)
+        train, val = splits["train"], splits["val"]
+    return picture_data(request, train, val, ignored)
+
+
+def list_folder(root: Path) -> tuple[dict[str, FolderSource], int]:
+    """List the pictures of `train` and `val`, or of a folder without them as `all`; count the other files.
+
+    Raises:
+        UserError: the folders are not laid out as they should be, or hold no pictures.
+    """
     if not (root / "train").is_dir():
-        return _split_folder(request, root)
+        every, ignored = _listed(root, _list_classes(root))
+        return {"all": every}, ignored
     if not (root / "val").is_dir():
         raise UserError(
             f"{root} has train/ but no val/",
             f"add {root}/val, or split a part off with --data {root / 'train'}",
         )
-    if request.val_fraction is not None:
-        raise UserError(f"--val-fraction has no effect: {root} has its own val/", "leave it out")
     classes = _list_classes(root / "train")
     train, ignored = _listed(root / "train", classes)
     val, ignored_in_val = _listed_like(root / "val", classes, f"{root}/train")
-    return _pictures(request, train, val, ignored + ignored_in_val)
+    return {"train": train, "val": val}, ignored + ignored_in_val
+
+
+def split_ids(request: Request, root: Path, classes: Sequence[str], labels_N: Tensor) -> tuple[list[int], list[int]]:
+    """Choose by the seed which of all pictures train and which validate: the same share of every class.
+
+    Raises:
+        UserError: a class, a folder of `root`, is too small.
+    """
+    fraction = 0.2 if request.val_fraction is None else request.val_fraction
+    order_N = hash_ids(make_key(request.seed, "split"), torch.arange(len(labels_N)))
+    held_out_N = torch.zeros(len(labels_N), dtype=torch.bool)
+    for label, name in enumerate(classes):
+        ids = (labels_N == label).nonzero().flatten()
+        count = max(1, round(len(ids) * fraction))
+        if count >= len(ids):
+            raise UserError(
+                f"{root / name} holds {len(ids)} pictures, too few to split",
+                "add some, or lower --val-fraction",
+            )
+        held_out_N[ids[order_N[ids].argsort()[:count]]] = True
+    return (~held_out_N).nonzero().flatten().tolist(), held_out_N.nonzero().flatten().tolist()
+
+
+def refuse_fraction(request: Request) -> None:
+    if request.val_fraction is not None:
+        raise UserError(f"--val-fraction has no effect: {request.name} has its own val/", "leave it out")
 
 
 def evaluation_folder(root: Path, classes: tuple[str, ...], owner: str) -> FolderSource:
@@ -53,32 +100,6 @@ def _listed_like(root: Path, classes: tuple[str, ...], owner: str) -> tuple[Fold
     return _listed(root, classes, may_lack_classes=True)
 
 
-def _split_folder(request: Request, root: Path) -> DataSet:
-    every, ignored = _listed(root, _list_classes(root))
-    fraction = 0.2 if request.val_fraction is None else request.val_fraction
-    labels = torch.tensor(every.labels)
-    order = hash_ids(make_key(request.seed, "split"), torch.arange(len(labels)))
-    chosen: set[int] = set()
-    for label, name in enumerate(every.classes):
-        ids = (labels == label).nonzero().flatten()
-        count = max(1, round(len(ids) * fraction))
-        if count >= len(ids):
-            raise UserError(
-                f"{root / name} holds {len(ids)} pictures, too few to split",
-                "add some, or lower --val-fraction",
-            )
-        chosen.update(ids[order[ids].argsort()[:count]].tolist())
-    train, val = (
-        replace(
-            every,
-            paths=tuple(p for i, p in enumerate(every.paths) if (i in chosen) is held_out),
-            labels=tuple(k for i, k in enumerate(every.labels) if (i in chosen) is held_out),
-        )
-        for held_out in (False, True)
-    )
-    return _pictures(request, train, val, ignored)
-
-
 def _listed(root: Path, classes: tuple[str, ...], may_lack_classes: bool = False) -> tuple[FolderSource, int]:
     paths, labels, ignored = _list_pictures(root, classes)
     empty = sorted(set(range(len(classes))) - set(labels))
@@ -89,8 +110,8 @@ def _listed(root: Path, classes: tuple[str, ...], may_lack_classes: bool = False
     return FolderSource(classes, root, paths, labels), ignored
 
 
-def _pictures(request: Request, train: FolderSource, val: FolderSource, ignored: int) -> DataSet:
-    return DataSet("folder", f"from {request.name}", train, val, _IMAGENET_MEAN, _IMAGENET_STD, ignored)
+def picture_data(request: Request, train: Source, val: Source, ignored_files: int = 0) -> DataSet:
+    return DataSet("folder", f"from {request.name}", train, val, _IMAGENET_MEAN, _IMAGENET_STD, ignored_files)
 
 
 def _list_classes(root: Path) -> tuple[str, ...]:

@@ -1,20 +1,23 @@
 """Pictures in files, decoded straight to the size that the model sees."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
+from accel_train.data.decoding import Box, decode_window
 from accel_train.errors import LocalError, UserError
 from accel_train.random_keys import make_key
 
-_SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N", "I"})
 _CROP_AREA = (0.08, 1.0)  # of the picture, and
 _CROP_RATIO = (3 / 4, 4 / 3)  # width / height: Szegedy et al. 2015, §6
 _CROP_TRIES = 10
@@ -42,15 +45,16 @@ class FolderSource:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Guess a size from the headers of up to 64 pictures: the median shorter side, 32 to 224 pixels."""
-        looked_at = min(64, len(self))
-        sides = sorted(self._shorter_side(i * len(self) // looked_at) for i in range(looked_at))
-        side = min(224, max(32, sides[len(sides) // 2] // 32 * 32))
+        """Guess a size from the headers of some pictures."""
+        side = typical_side(len(self), self._shorter_side)
         return 3, side, side
 
     def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
-        images = [self._picture(i, keys[n] if keys else None) for n, i in enumerate(ids)]
-        return torch.stack(images), torch.tensor([self.labels[i] for i in ids])
+        shape = (len(ids), 3, self.size, self.size)
+        images_BCHW = torch.empty(shape, dtype=torch.uint8, memory_format=torch.channels_last)  # as decoders write
+        for position, image_id in enumerate(ids):
+            images_BCHW[position] = self._picture(image_id, keys[position] if keys else None)
+        return images_BCHW, torch.tensor([self.labels[i] for i in ids])
 
     def at(self, size: int, random_crop: bool) -> Self:
         return replace(self, size=size, random_crop=random_crop)
@@ -59,45 +63,51 @@ class FolderSource:
         return self
 
     def _shorter_side(self, image_id: int) -> int:
+        path = self._path(image_id)
         try:
-            with self._open(image_id) as picture:
+            with Image.open(path) as picture:
                 return min(picture.size)
-        except LocalError as error:  # every process looks at this picture
-            raise UserError(error.message, error.hint) from None
+        except Exception as error:  # plugins of Pillow raise of any kind
+            raise UserError(*_unreadable(path, error)) from None  # every process looks at this picture
 
-    def _open(self, image_id: int) -> Image.Image:
-        path = self.root / self.paths[image_id]
-        try:
-            return Image.open(path)
-        except Exception as error:  # as below
-            raise _unreadable(path, error) from None
+    def _path(self, image_id: int) -> str:
+        return f"{self.root}/{self.paths[image_id]}"
 
     def _picture(self, image_id: int, key: int | None) -> Tensor:
-        drawn = key if self.random_crop else None
-        with self._open(image_id) as picture:
-            try:
-                if drawn is None:  # decode a large JPEG at a fraction of its size, if that is still enough
-                    enough = math.ceil(self.size / _CENTRE_SHARE)
-                    picture.draft("RGB", (enough, enough))
-                pixels_HWC = np.array(_as_rgb(ImageOps.exif_transpose(picture)))
-            except Exception as error:  # decoders raise whatever damaged bytes lead them into, such as struct.error
-                raise _unreadable(self.root / self.paths[image_id], error) from None
-        height, width = pixels_HWC.shape[:2]
-        box = centre_box(height, width) if drawn is None else random_box(height, width, drawn)
-        top, left, rows, columns = box
-        window_CHW = torch.from_numpy(pixels_HWC[top : top + rows, left : left + columns]).permute(2, 0, 1)
-        return torch.nn.functional.interpolate(
-            window_CHW[None], size=(self.size, self.size), mode="bilinear", antialias=True
-        )[0]
+        choose_box = centre_box if key is None or not self.random_crop else partial(random_box, key=key)
+        window_HWC = torch.from_numpy(read_window(self._path(image_id), choose_box, self.size))
+        window_1CHW = window_HWC[None].permute(0, 3, 1, 2)  # with these strides torch keeps it channels last
+        size = (self.size, self.size)
+        return functional.interpolate(window_1CHW, size=size, mode="bilinear", antialias=True)[0]
 
 
-def centre_box(height: int, width: int) -> tuple[int, int, int, int]:
+def read_window(path: str, choose_box: Callable[[int, int], Box], enough: int) -> NDArray[np.uint8]:
+    """Return the pixels_HWC of a box, as :func:`decode_window` does, of a picture in a file.
+
+    Raises:
+        LocalError: the picture cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  making a Path takes longer than opening the file
+            return decode_window(file.read(), choose_box, enough)
+    except Exception as error:  # decoders raise whatever damaged bytes lead them into
+        raise LocalError(*_unreadable(path, error)) from None
+
+
+def typical_side(images: int, shorter_side: Callable[[int], int]) -> int:
+    """Guess a size, pixels, for pictures by looking at up to 64: the median shorter side, 32 to 224."""
+    looked_at = min(64, images)
+    sides = sorted(shorter_side(i * images // looked_at) for i in range(looked_at))
+    return min(224, max(32, sides[len(sides) // 2] // 32 * 32))
+
+
+def centre_box(height: int, width: int) -> Box:
     """Return top, left, height and width of the central square."""
     side = max(1, round(min(height, width) * _CENTRE_SHARE))
     return (height - side) // 2, (width - side) // 2, side, side
 
 
-def random_box(height: int, width: int, key: int) -> tuple[int, int, int, int]:
+def random_box(height: int, width: int, key: int) -> Box:
     """Return top, left, height and width of a random part of a picture, fixed by the key."""
     for attempt in range(_CROP_TRIES):
         area, ratio, down, right = (make_key(key, attempt, draw) / 2**64 for draw in range(4))
@@ -110,11 +120,5 @@ def random_box(height: int, width: int, key: int) -> tuple[int, int, int, int]:
     return centre_box(height, width)
 
 
-def _as_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode in _SIXTEEN_BITS:  # convert() would cut values at 255
-        picture = Image.fromarray((np.asarray(picture).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
-    return picture.convert("RGB")
-
-
-def _unreadable(path: Path, error: Exception) -> LocalError:
-    return LocalError(f"cannot read the picture {path}: {error}", "repair it or remove it")
+def _unreadable(path: str, error: Exception) -> tuple[str, str]:
+    return f"cannot read the picture {path}: {error}", "repair it or remove it"

@@ -10,7 +10,18 @@ from typing import TextIO
 
 from rich.console import Console
 
-from accel_train.events import EpochEnd, Event, Notice, Progress, Resumed, RunEnded, RunStarted, Saved, Stopped
+from accel_train.events import (
+    EpochEnd,
+    Event,
+    Notice,
+    Profiled,
+    Progress,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Saved,
+    Stopped,
+)
 from accel_train.report.console import TerminalSink
 from accel_train.report.jsonl import JsonLines
 from accel_train.report.lines import EndLineSink, LineSink
@@ -18,7 +29,7 @@ from accel_train.report.log import RankLogSink, start_logging
 
 Sink = Callable[[Event], None]
 
-_RESUMED = (Progress, EpochEnd, RunEnded)
+_RESUMED = (Progress, EpochEnd, Profiled, RunEnded)
 _ALL = (RunStarted, *_RESUMED, Resumed, Saved, Notice, Stopped)
 
 

@@ -13,6 +13,7 @@ from accel_train.events import (
     EpochEnd,
     Event,
     Notice,
+    Profiled,
     Progress,
     Resumed,
     RunEnded,
@@ -24,6 +25,7 @@ from accel_train.events import (
 from accel_train.report.banner import print_banner
 from accel_train.report.epoch_table import Column, fitting_columns, header, row
 from accel_train.report.pace import Pace
+from accel_train.report.profile_table import profile_lines
 from accel_train.report.summary import print_summary, stopped_line
 from accel_train.report.text import loss, printable, speed
 
@@ -67,6 +69,7 @@ class TerminalSink:
             Resumed: lambda event: self._say(f"resumed from update {event.update:,}"),
             Saved: lambda event: None,  # what happens every epoch is no news on a terminal
             Notice: lambda event: self._say(f"note: {printable(event.text)}"),
+            Profiled: self._show_profile,
             Stopped: self._stop,
         }
 
@@ -123,6 +126,11 @@ class TerminalSink:
             self._console.print(Text(header(columns), style="bold"))
             self._columns = columns
         self._console.print(Text(row(columns, self._run, event)))
+
+    def _show_profile(self, event: Profiled) -> None:
+        for line in profile_lines(event):
+            self._say(line)
+        self._columns = []  # the table of epochs begins anew
 
     def _say(self, text: str) -> None:
         self._console.print(Text(text))

@@ -11,6 +11,7 @@ from accel_train.events import (
     EpochEnd,
     Event,
     Notice,
+    Profiled,
     Progress,
     Resumed,
     RunEnded,
@@ -21,6 +22,7 @@ from accel_train.events import (
 )
 from accel_train.report.banner import print_banner
 from accel_train.report.pace import Pace
+from accel_train.report.profile_table import profile_lines
 from accel_train.report.summary import print_summary, stopped_line, summary_line
 from accel_train.report.text import accuracy, duration, learning_rate, loss, printable, speed
 
@@ -51,6 +53,7 @@ class LineSink:
             Resumed: lambda event: self._write(f"resumed from update {event.update}"),
             Saved: lambda event: self._write(f"saved checkpoint update {event.update}"),
             Notice: lambda event: self._write(f"note: {printable(event.text)}"),
+            Profiled: lambda event: self._write("\n".join(profile_lines(event))),
             Stopped: lambda event: self._write(stopped_line(event)),
         }
 

@@ -1,0 +1,149 @@
+"""Tables and figures of turns."""
+
+import json
+import operator
+import statistics
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.rounds import Turn
+from benchmarks.peers.work import Work
+
+BARE, OURS = "bare", "ours"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one trainer took in one setting: medians over the rounds, and the range of its speed."""
+
+    trainer: str
+    images_per_second: float
+    slowest: float
+    fastest: float
+    to_bare: float | None
+    """Median over the rounds of its speed by the bare loop's; likewise `to_fastest_peer`."""
+    to_fastest_peer: float | None
+    """The peer is the one of the highest median."""
+    images_per_cpu_second: float
+    seconds_to_first_update: float
+    peak_bytes: float
+    accuracy: float | None
+
+
+def rows(turns: dict[str, list[Turn]]) -> list[Row]:
+    """Return a row for each trainer."""
+    speeds = {trainer: [turn.images_per_second for turn in taken] for trainer, taken in turns.items()}
+    peers = [trainer for trainer in turns if trainer not in (BARE, OURS)]
+    fastest_peer = max(peers, key=lambda peer: statistics.median(speeds[peer]), default=None)
+    return [
+        Row(
+            trainer=trainer,
+            images_per_second=statistics.median(speeds[trainer]),
+            slowest=min(speeds[trainer]),
+            fastest=max(speeds[trainer]),
+            to_bare=_ratio(speeds, trainer, BARE),
+            to_fastest_peer=_ratio(speeds, trainer, fastest_peer),
+            images_per_cpu_second=statistics.median(turn.images_per_cpu_second for turn in taken),
+            seconds_to_first_update=statistics.median(turn.seconds_to_first_update for turn in taken),
+            peak_bytes=statistics.median(turn.peak_bytes for turn in taken),
+            accuracy=_median([turn.accuracy for turn in taken if turn.accuracy is not None]),
+        )
+        for trainer, taken in turns.items()
+    ]
+
+
+def _ratio(speeds: dict[str, list[float]], trainer: str, other: str | None) -> float | None:
+    return statistics.median(map(operator.truediv, speeds[trainer], speeds[other])) if other in speeds else None
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what is compared, as far as it is installed."""
+    found = {}
+    for package in ("torch", "torchvision", "accelerate", "timm", "lightning"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def as_json(found: dict[str, list[Row]]) -> str:
+    """Return the rows of each setting for programs, numbers unrounded."""
+    settings = {title: [asdict(row) for row in of_one] for title, of_one in found.items()}
+    return json.dumps({"versions": versions(), "settings": settings}, indent=1) + "\n"
+
+
+def table(titles: dict[str, str], found: list[Row]) -> str:
+    """Return rows as Markdown; `titles` says what a trainer is called."""
+    columns = [
+        "trainer",
+        "images/s (range)",
+        "÷ bare",
+        "÷ fastest peer",
+        "images/CPU s",
+        "first update, s",
+        "memory, MB",
+    ]
+    has_accuracy = any(row.accuracy is not None for row in found)
+    lines = [columns + ["accuracy"] * has_accuracy]
+    lines.append(["---"] * len(lines[0]))
+    for row in found:
+        cells = [
+            titles[row.trainer],
+            f"{row.images_per_second:,.0f} ({row.slowest:,.0f}–{row.fastest:,.0f})",
+            _two_digits(row.to_bare),
+            _two_digits(row.to_fastest_peer),
+            f"{row.images_per_cpu_second:,.0f}",
+            f"{row.seconds_to_first_update:.1f}",
+            f"{row.peak_bytes / 1e6:,.0f}",
+        ]
+        if has_accuracy:
+            cells.append("–" if row.accuracy is None else f"{row.accuracy:.2%}")
+        lines.append(cells)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _two_digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def setting(work: Work) -> str:
+    """Name a setting in a few words."""
+    processes = f"{work.processes} process" + "es" * (work.processes > 1)
+    return f"{processes}, batch {work.batch_size}, {work.precision}"
+
+
+def draw(path: Path, titles: dict[str, str], panels: dict[str, list[Row]]) -> None:
+    """Draw images/s with their ranges, a panel for each setting, in the format that the file's name ends with."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    mpl.rcParams["svg.hashsalt"] = "peers"  # else equal figures differ
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(4 * len(panels) + 1, 3), sharey=True, squeeze=False)
+    for axis, (title, found) in zip(axes[0], panels.items(), strict=True):
+        axis.barh(
+            [titles[row.trainer] for row in found],
+            [row.images_per_second for row in found],
+            xerr=_whiskers(found),
+            color=["tab:blue" if row.trainer == OURS else "silver" for row in found],
+        )
+        axis.set(title=title, xlabel="images/s")
+    axes[0][0].invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _whiskers(found: list[Row]) -> list[list[Any]]:
+    """Return how far the slowest and the fastest turns are from the medians."""
+    return [
+        [row.images_per_second - row.slowest for row in found],
+        [row.fastest - row.images_per_second for row in found],
+    ]

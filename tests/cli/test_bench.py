@@ -1,0 +1,81 @@
+"""`accel_train bench` measures real runs, goes on past what does not fit, and refuses what cannot be."""
+
+from pathlib import Path
+
+import pytest
+from cli_helpers import Call, assert_refused, in_process
+from conftest import Runner
+
+GREEDY = """
+from torch import nn
+
+class Greedy(nn.Sequential):
+    def forward(self, images):
+        if self.training and len(images) > 8:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return super().forward(images)
+
+def net(classes):
+    return Greedy(nn.Flatten(), nn.Linear(64, classes))
+"""
+
+REFUSED = {
+    "--batch-sizes 4,x": ("--batch-sizes 4,x", "2,64,256"),
+    "--batch-sizes 0": ("--batch-sizes 0", "above 0"),
+    "--devices cpu,gpu": ("'gpu' is unknown", "cuda"),
+    "--precisions fp8": ("'fp8' is unknown", "bf16"),
+    "--updates 29": ("--updates 29", "30"),
+    "--against peers": ("'peers'", "'bare'"),
+    "--png nowhere/f.png": ("--png nowhere/f.png",),
+}
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("options", REFUSED)
+def test_what_cannot_be_measured_is_refused(call: Call, options: str) -> None:
+    ended = call("bench", *options.split())
+    assert ended.code == 2
+    assert_refused(ended, *REFUSED[options])
+
+
+@pytest.mark.parametrize(("processes", "precision"), [(1, "fp32"), (2, "bf16")])
+def test_a_row_is_a_run_beside_the_bare_loop(run: Runner, processes: int, precision: str) -> None:
+    ended = run(
+        *("bench", "--batch-sizes", "4", "--devices", "cpu", "--precisions", precision, "--updates", "40"),
+        *("--data", "digits", "--against", "bare", "--json", "--processes", str(processes)),
+    )
+    assert ended.code == 0, ended.err
+    (row,) = ended.records
+    asked = {"batch_size": 4, "precision": precision, "processes": processes, "updates": 40, "failure": None}
+    assert asked.items() <= row.items()
+    assert row["ratio_to_bare"] == row["images_per_second"] / row["bare_images_per_second"]
+    assert 0.05 < row["ratio_to_bare"] < 5
+    assert 100 * 2**20 < row["peak_memory_bytes"] < 8 * 2**30
+    assert 1 < row["seconds_to_first_update"] < 100
+    shares = [row[f"{name}_share"] for name in ("data", "compute", "communication", "other")]
+    assert sum(shares) == pytest.approx(1)
+    assert (row["communication_share"] > 0) == (processes > 1)
+    assert list(run.folder.glob("*")) == []
+
+
+def test_a_row_that_does_not_fit_into_memory_says_so_and_the_table_goes_on(run: Runner) -> None:
+    (run.folder / "greedy.py").write_text(GREEDY)
+    words = ("bench", "--devices", "cpu", "--data", "digits", "--model", "greedy:net", "--updates", "30")
+    ended = run(*words, "--batch-sizes", "16,4")
+    assert ended.code == 0, ended.err
+    title, header, large, small = map(str.rstrip, ended.out.splitlines())
+    assert "greedy:net on digits" in title
+    assert header.split()[:4] == ["device", "batch", "precision", "images/s"]
+    assert large.split() == ["cpu", "16", "fp32", "out", "of", "memory"]
+    assert small.split()[:2] == ["cpu", "4"]
+    assert small.endswith("%")
+
+
+def test_what_a_run_refuses_ends_the_benchmark_in_its_words(run: Runner) -> None:
+    ended = run("bench", "--devices", "cpu", "--model", "resnet19")
+    assert ended.code == 2
+    assert_refused(ended, "resnet19", "resnet18")

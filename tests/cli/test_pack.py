@@ -1,0 +1,123 @@
+"""``accel_train pack`` as its users meet it: progress, interruption, faults, and training on what it made."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_helpers import assert_refused, write_pictures
+from conftest import Runner
+from PIL import Image
+
+
+def many_pictures(root: Path, per_class: int, size: tuple[int, int] = (500, 375)) -> Path:
+    """Make two classes of a picture each, under as many names as are asked for."""
+    for name in "ab":
+        (root / name).mkdir(parents=True)
+        Image.effect_noise(size, 40).convert("RGB").save(root / name / "0.jpg")
+        for number in range(1, per_class):
+            os.link(root / name / "0.jpg", root / name / f"{number}.jpg")
+    return root
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_an_interrupted_pack_goes_on_and_gives_the_same_bytes(run: Runner, number: signal.Signals) -> None:
+    source, folder = many_pictures(run.folder / "src", 640), run.folder / "dst"
+    words = [sys.executable, "-m", "accel_train", "pack", str(source), str(folder), "--workers", "1"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(list(folder.glob("*.safetensors"))) < 2:  # the first is then surely on record
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    if number == signal.SIGINT:
+        last = out.splitlines()[-1]
+        assert re.fullmatch(r"stopped by SIGINT: \d of 5 shards packed; the same command goes on", last)
+        assert err == ""
+    refused = run("train", "--data", folder, "--dry-run")
+    assert_refused(refused, f"{folder} has not been packed to the end", f"accel_train pack {source} {folder}")
+    first = (folder / "all-00000.safetensors").stat().st_mtime_ns
+    again = run("pack", source, folder)
+    assert again.code == 0, again.err
+    assert re.search(r"holds 1,280 pictures in 5 shards, \d of them from before, verified by sha256", again.out)
+    assert (folder / "all-00000.safetensors").stat().st_mtime_ns == first
+    assert run("pack", source, "whole").code == 0
+    assert contents(folder) == contents(run.folder / "whole")
+
+
+def test_a_finished_pack_is_verified_and_trains(run: Runner) -> None:
+    source = write_pictures(run.folder / "src", {"a": 20, "b": 20}, size=40)
+    for words in ("holds 40 pictures in 1 shard;", "is whole: 40 pictures, all 1 shard verified by sha256"):
+        ended = run("pack", source, "dst", "--side", "32")
+        assert (ended.code, ended.err) == (0, "")
+        assert words in ended.out
+    options = ("--model", "cnn", "--epochs", "1", "--batch-size", "8", "--output", "out")
+    assert run("train", "--data", "dst", *options).code == 0
+    (source / "a" / "0.png").touch()
+    note = (
+        f"note: {source} has changed since dst was packed; pack it again with: accel_train pack {source} dst --side 32"
+    )
+    assert note in run("train", "--data", "dst", *options[:-1], "other").out
+    for data in ((), ("--data", "dst")):
+        evaluated = run("evaluate", "out", *data)
+        assert evaluated.code == 0
+        assert evaluated.err.strip() == note
+    assert "40 images" in evaluated.out
+    assert_refused(run("pack", "nowhere", "dst"), "there is no folder nowhere")
+
+
+def test_a_damaged_picture_and_a_second_pack_are_one_error(run: Runner) -> None:
+    source = write_pictures(run.folder / "src", {"a": 4, "b": 4})
+    (source / "b" / "2.png").write_bytes(b"no picture")
+    ended = run("pack", source, "dst")
+    assert ended.code == 2
+    errors = [line for line in ended.err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert f"cannot read the picture {source / 'b' / '2.png'}" in errors[0]
+    assert "Traceback" not in ended.err
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system with room for one and a half shards of pictures of 64 × 64."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_full_disk_is_one_error_and_packing_goes_on_with_room(run: Runner, small_disk: Path) -> None:
+    source = many_pictures(run.folder / "src", 256, size=(64, 64))
+    full = run("pack", source, small_disk / "dst", "--workers", "1")
+    assert full.code == 2
+    assert full.err.splitlines() == [
+        f"error: cannot write {small_disk / 'dst' / 'all-00001.safetensors'}: No space left on device",
+        "hint: make room, and start the same command again: what is packed stays",
+    ]
+    subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
+    assert "2 shards, 1 of them from before" in run("pack", source, small_disk / "dst").out
+
+
+def test_on_a_terminal_there_is_a_bar(run: Runner) -> None:
+    import pexpect
+
+    source = many_pictures(run.folder / "src", 16, size=(64, 64))
+    words = ["-m", "accel_train", "pack", str(source), str(run.folder / "dst")]
+    terminal = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60)
+    terminal.expect("32/32")
+    terminal.expect("holds 32 pictures in 1 shard")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
