@@ -54,7 +54,6 @@ def test_a_record_is_flat_and_unrounded() -> None:
 
 
 def test_a_figure_is_a_png_with_a_line_for_each_device(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     draw(tmp_path / "one.png", "cnn", ROWS)
     draw(tmp_path / "two.png", "cnn", [*ROWS, Row(Setting("cpu", 64, "fp32", False, 2, 40), FOUND)])
     one, two = (Image.open(tmp_path / f"{name}.png").convert("RGB") for name in ("one", "two"))

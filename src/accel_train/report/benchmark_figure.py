@@ -1,5 +1,6 @@
 """Draws what a benchmark has found as a PNG."""
 
+import math
 from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +36,7 @@ def draw(path: Path, title: str, rows: list[Row]) -> None:
         sizes = [row.setting.batch_size for row in found]
         (line,) = axes.plot(sizes, [row.found.images_per_second for row in found if row.found], "o-", label=name)
         if found[0].bare_images_per_second:
-            floors = [row.bare_images_per_second for row in found]
+            floors = [row.bare_images_per_second or math.nan for row in found]
             axes.plot(sizes, floors, "x--", color=line.get_color(), label=f"{name}, bare loop")
     sizes = sorted({row.setting.batch_size for row in rows})
     axes.set_xticks(sizes, labels=list(map(str, sizes)))
