@@ -15,6 +15,7 @@ from accel_train.data.sources import Source
 from accel_train.defaults import Augmentation
 from accel_train.errors import UserError
 from accel_train.events import Evaluated
+from accel_train.launch import share_of_cores
 from accel_train.models import BuiltModel, build_model
 from accel_train.run_folder import CONFIG, WEIGHTS, Description, read_description
 from accel_train.tuning import tune
@@ -45,7 +46,7 @@ def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
     sizes = LoaderSizes(
         batch_size=config.batch_size or trained_by.batch_size,
         processes=accelerator.num_processes,
-        workers=choose_workers(config.workers, source),
+        workers=choose_workers(config.workers, source, cores=share_of_cores(), on_cpu=accelerator.device.type == "cpu"),
         pin_memory=False,
     )
     loader = evaluation_loader(source.at(description.image_size, random_crop=False), sizes)

@@ -50,6 +50,11 @@ def local_world_size() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if launched() else 1
 
 
+def share_of_cores() -> int:
+    """Return how many cores each process of this machine has for itself."""
+    return max(1, available_cores() // local_world_size())
+
+
 def launched_rank() -> int:
     """Return this process's number among all of the run."""
     return int(os.environ["RANK"]) if launched() else 0

@@ -5,9 +5,9 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
-import torchvision.models
 from torch import nn
 
 from accel_train.errors import UserError
@@ -71,17 +71,19 @@ def build_model(name: str, *, classes: int, channels: int, data_size: int, image
 
 def model_names() -> list[str]:
     """Return the names of our networks and of torchvision's classifiers."""
-    return list(_ARCHITECTURES)
+    return [*_OWN, *_torchvision_names()]
 
 
 def _find(name: str) -> _Architecture:
-    if name in _ARCHITECTURES:
-        return _ARCHITECTURES[name]
+    if name in _OWN:
+        return _OWN[name]
     if is_function_name(name):
         return _Architecture(partial(_from_user, name))
     if wide := re.fullmatch(r"wide_resnet_(\d+)_([1-9]\d*)", name):
         return _wide_resnet(depth=int(wide[1]), width=int(wide[2]))
-    close = difflib.get_close_matches(name.lower(), _ARCHITECTURES)
+    if name in _torchvision_names():
+        return _torchvision(name)
+    close = difflib.get_close_matches(name.lower(), model_names())
     some = "take cnn, mlp, wide_resnet, a torchvision classifier such as resnet18, or my.module:function"
     raise UserError(f"unknown model {name!r}", f"did you mean {' or '.join(close)}?" if close else some)
 
@@ -143,6 +145,18 @@ def _wide_resnet(depth: int, width: int) -> _Architecture:
     return _Architecture(lambda classes, channels, image_size: wide_resnet(classes, channels, depth, width))
 
 
+@cache
+def _torchvision_names() -> tuple[str, ...]:
+    models = _torchvision_models()
+    return tuple(models.list_models(module=models))
+
+
+def _torchvision_models() -> Any:
+    import torchvision.models  # a third of a second, for those who need it
+
+    return torchvision.models
+
+
 def _torchvision(name: str) -> _Architecture:
     make, stem = (_resnet, 64) if name.startswith(_RESNETS) else (_plain, 0)
     return _Architecture(partial(make, name), channels=3, sizes=_torchvision_sizes(name), small_stem_below=stem)
@@ -159,13 +173,15 @@ def _torchvision_sizes(name: str) -> range:
 def _plain(name: str, classes: int, channels: int, image_size: int) -> nn.Module:
     # These two warn unless told whether to draw their weights as their papers do.
     arguments = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
-    module: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=classes, **arguments)
+    module: nn.Module = _torchvision_models().get_model(name, weights=None, num_classes=classes, **arguments)
     return module
 
 
 def _resnet(name: str, classes: int, channels: int, image_size: int) -> nn.Module:
     """Build a ResNet that starts as in Goyal et al. 2017, §5.1: each block as an identity, a quiet classifier."""
-    module: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=classes, zero_init_residual=True)
+    module: nn.Module = _torchvision_models().get_model(
+        name, weights=None, num_classes=classes, zero_init_residual=True
+    )
     nn.init.normal_(module.get_parameter("fc.weight"), std=0.01)
     return module
 
@@ -192,9 +208,8 @@ _SMALLEST_SIZES = {
     "vgg": 32,
 }
 """Tried on all of torchvision 0.29.1's classifiers, in training and in evaluation (2026-11-27)."""
-_ARCHITECTURES: dict[str, _Architecture] = {
+_OWN: dict[str, _Architecture] = {
     "cnn": _Architecture(cnn, sizes=range(4, sys.maxsize)),
     "mlp": _Architecture(mlp),
     "wide_resnet": _wide_resnet(depth=10, width=10),
-    **{name: _torchvision(name) for name in torchvision.models.list_models(module=torchvision.models)},
 }

@@ -22,6 +22,7 @@ from accel_train.engine import Task
 from accel_train.errors import UserError
 from accel_train.gradients import ExactMean, OrdinaryMean
 from accel_train.initial_weights import load_initial
+from accel_train.launch import share_of_cores
 from accel_train.memory import candidates, largest_fitting, try_update
 from accel_train.metrics import Sums
 from accel_train.models import BuiltModel, build_model
@@ -192,7 +193,8 @@ def _prepare(
     """Collective: hand model, optimizer and loaders to Accelerate, and gather what the loop needs."""
     assert config.weight_decay is not None
     augmentation = _augmentation(config, data)
-    workers = choose_workers(config.workers, data.train)
+    on_cpu = accelerator.device.type == "cpu"
+    workers = choose_workers(config.workers, data.train, cores=share_of_cores(), on_cpu=on_cpu)
     train, val = (source.at(built.image_size, augmentation.random_crop) for source in (data.train, data.val))
     if workers == 0:  # else worker processes read, who cannot share the device
         train, val = train.to(accelerator.device), val.to(accelerator.device)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from accel_train.errors import UserError
-from accel_train.launch import available_cores, local_world_size
+from accel_train.launch import share_of_cores
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 _NEVER = 2**31 - 1
@@ -23,7 +23,7 @@ def tune(threads: int | None, exact: bool) -> None:
     if exact:  # threads change the last bits of a sum
         threads = threads or 1
     elif threads is None and not os.environ.get("OMP_NUM_THREADS"):
-        threads = max(1, available_cores() // local_world_size())
+        threads = share_of_cores()
     if threads:
         torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(exact)

@@ -152,5 +152,15 @@ def test_batches_of_all_processes_come_together_for_accelerate_to_split() -> Non
 def test_files_get_workers_and_memory_gets_none() -> None:
     memory = MemorySource(("a", "b"), torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.tensor([0, 1]))
     files = EchoSource(2)
-    assert [choose_workers(None, source) for source in (memory, files)] == [0, 2]
-    assert [choose_workers(asked, source) for asked in (0, 3) for source in (memory, files)] == [0, 0, 3, 3]
+    for cores, on_cpu, expected in (
+        (1, True, 1),
+        (2, True, 1),
+        (16, True, 4),
+        (2, False, 1),
+        (6, False, 5),
+        (64, False, 8),
+    ):
+        assert choose_workers(None, memory, cores=cores, on_cpu=on_cpu) == 0
+        assert choose_workers(None, files, cores=cores, on_cpu=on_cpu) == expected
+    for asked in (0, 3):
+        assert [choose_workers(asked, s, cores=8, on_cpu=True) for s in (memory, files)] == [asked, asked]

@@ -14,7 +14,7 @@ from accel_train.errors import LocalError
 from accel_train.random_keys import hash_ids, make_key
 from accel_train.worker_signals import serve_parent
 
-_FILE_WORKERS = 2
+_MOST_WORKERS = 8
 
 
 class Batch(NamedTuple):
@@ -69,11 +69,17 @@ class LoaderSizes:
     pin_memory: bool
 
 
-def choose_workers(asked: int | None, source: Source) -> int:
-    """Return how many workers read for a process: none from memory unless asked, some from files."""
+def choose_workers(asked: int | None, source: Source, *, cores: int, on_cpu: bool) -> int:
+    """Return how many workers read for a process that has a share of so many cores.
+
+    None read from memory unless asked. From files all cores but one read for a GPU; where the CPU computes too, one in
+    four does.
+    """
     if asked is not None:
         return asked
-    return 0 if source.in_memory else _FILE_WORKERS
+    if source.in_memory:
+        return 0
+    return max(1, min(_MOST_WORKERS, cores // 4 if on_cpu else cores - 1))
 
 
 def train_loader(source: Source, sizes: LoaderSizes, order: EpochOrder, *, accumulate: int) -> DataLoader[Batch]:
