@@ -45,7 +45,7 @@ class DataConfig(Config):
         None,
         ge=0,
         json_schema_extra=_DATA,
-        description="Loader workers per process; never changes the result. Unset: 0 in memory, else by cores and device.",
+        description="Loader workers per process; never changes the result. Unset: by cores and device, 0 in memory.",
     )
 
 
