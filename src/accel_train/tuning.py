@@ -13,7 +13,8 @@ from torch import nn
 from accel_train.errors import UserError
 from accel_train.launch import share_of_cores
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_LARGEST_MMAP_THRESHOLD = 32 << 20  # glibc takes no more; to have all from the heap would waste it on its gaps
 _NEVER = 2**31 - 1
 
 
@@ -39,7 +40,7 @@ def keep_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_MAX, 0)  # M_MMAP_THRESHOLD stops at 32 MiB, which is less than a batch of pictures
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
         libc.mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 

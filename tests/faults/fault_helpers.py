@@ -28,7 +28,10 @@ TINY = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8",
 """24 updates in 3 epochs on one process, within half a second."""
 ENDLESS = (*TINY, "--epochs", "100000", "--save-every", "1000000updates")
 """Saves itself only when it is told to stop."""
-_VARYING = {"seconds", "images_per_second", "data_wait_share", "save_share", "watch_share", "run_folder"}
+_VARYING = {
+    *("seconds", "seconds_to_first_update", "images_per_second", "data_wait_share", "save_share", "watch_share"),
+    "run_folder",
+}
 """What two records of the same run need not share."""
 
 
