@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from accel_train.worker_signals import leave_to_parent
+from accel_train.worker_signals import leave_to
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,6 @@ def release() -> None:
 
 
 def _leave_to_parent() -> None:
-    """Keep a forked loader worker from writing into the pipe that it shares with its parent."""
+    """Keep a forked loader worker from what concerns its parent, and from writing into the pipe that they share."""
     release()
-    leave_to_parent()
+    leave_to(os.getppid())

@@ -7,24 +7,28 @@ import sys
 import threading
 
 
-def leave_to_parent() -> None:
-    """Be in no group to which a terminal or a scheduler sends, and ignore what is sent to every process."""
+def leave_to(parent: int) -> None:
+    """Be in no group to which a terminal or a scheduler sends, and ignore what is sent to every process.
+
+    SIGTERM counts if the parent has sent it (on Linux; elsewhere no process can tell).
+    """
     os.setpgrp()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which the parent ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for number in (signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_when_told_by, args=[parent], daemon=True).start()
 
 
 def serve_parent(worker_id: int) -> None:
-    """Do so in a loader worker, however it was started, and end by SIGTERM only if its parent has sent it."""
-    leave_to_parent()
+    """Do so in a loader worker that was not forked from its parent."""
     parent = multiprocessing.parent_process()
-    if sys.platform == "linux" and parent:  # elsewhere no process can tell who sent a signal
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_when_told_by, args=[parent.pid], daemon=True).start()
+    if parent and parent.pid and parent.pid != os.getppid():
+        leave_to(parent.pid)
 
 
-def _end_when_told_by(parent: int | None) -> None:
+def _end_when_told_by(parent: int) -> None:
     assert sys.platform == "linux"
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
         pass
