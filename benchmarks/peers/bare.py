@@ -3,21 +3,16 @@
 Shape suffixes: B images, C channels, H height, W width.
 """
 
-import ctypes
-
 import torch
 from torch import nn
 from torch.nn import functional
 
+from accel_train.tuning import keep_freed_memory
 from benchmarks.peers.work import Clock, Work, optimizer_for
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def train(work: Work, clock: Clock) -> nn.Module:
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    keep_freed_memory()
     data = work.open()
     built = work.build(data)
     layout = torch.channels_last if work.channels_last else torch.contiguous_format

@@ -55,7 +55,8 @@ def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) 
         where = origins.get(name, "flag")
         flag = "--" + name.replace("_", "-")
         source = "" if where == "flag" else f" in {where}"
-        reason = first["msg"][0].lower() + first["msg"][1:]
+        reason = first["msg"].removeprefix("Value error, ")
+        reason = reason[0].lower() + reason[1:]
         raise UserError(
             f"{flag} {first['input']!s}{source}: {reason}", f"{flag}: {kind.model_fields[name].description}"
         ) from None

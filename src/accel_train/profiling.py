@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from accel_train import process_group
 from accel_train.errors import UserError
-from accel_train.events import Event, PhaseTimes, Profiled, UpdateDone
+from accel_train.events import Event, Notice, PhaseTimes, Profiled, UpdateDone
 from accel_train.meter import Meter, unmarked
 from accel_train.phase_times import Interval, phase_times
 
@@ -45,7 +45,7 @@ def profiled(
 ) -> Generator[Event, None, None]:
     """Collective: pass a run's events on, and profile some of its first updates into traces in `folder`.
 
-    What is computed stays the same, to the last bit. A run that ends in the midst of it is not profiled.
+    What is computed stays the same, to the last bit. A run that ends in the midst of it says that it was not profiled.
     """
     yield from _until_updates(events, _SKIPPED)
     with meter.leaving_out():
@@ -65,6 +65,8 @@ def profiled(
             meter.mark = unmarked
         if isinstance(last, UpdateDone) and profiler.step_num == _WARM_UP + _RECORDED:
             yield _summary(profiler, last.update, group, device, folder)
+        else:
+            yield Notice(f"--profile: nothing was profiled, as the run had fewer than {_NEEDED} updates left")
     yield from events
 
 

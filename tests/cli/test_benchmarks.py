@@ -9,9 +9,6 @@ import pytest
 from conftest import Ended, Runner
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(
-    not Path("/usr/share/datasets/fashion-mnist").exists(), reason="the package dataset-fashion-mnist is not installed"
-)
 
 
 def bench(run: Runner, module: str, *options: str) -> Ended:

@@ -214,3 +214,15 @@ def test_a_run_that_gets_no_better_stops_and_says_so(run: Runner) -> None:
     assert [epoch["best"] for epoch in read_metrics(run.folder / "out", "epoch")] == [True, False, False]
     [end] = read_metrics(run.folder / "out", "end")
     assert (end["reason"], end["epochs"], end["best_epoch"]) == ("no better epoch for 2", 3, 1)
+
+
+def test_an_evaluation_has_the_threads_that_it_was_given(run: Runner) -> None:
+    (run.folder / "nets.py").write_text(
+        "import torch\n"
+        "def net(classes):\n"
+        "    print('threads:', torch.get_num_threads())\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+    )
+    assert run("train", "--model", "nets:net", "--epochs", "1", "--device", "cpu", "--output", "out").code == 0
+    ended = run("evaluate", "out", "--threads", "2", "--device", "cpu")
+    assert "threads: 2\n" in ended.out, ended.out + ended.err

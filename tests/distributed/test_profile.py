@@ -51,3 +51,11 @@ def test_the_rank_that_the_others_wait_for_is_named(run: Runner) -> None:
     waiting, slow = found["ranks"]
     assert slow["forward"] > 100 > waiting["forward"]  # two micro-batches
     assert waiting["communication"] > 50
+
+
+def test_a_run_that_has_too_little_left_says_that_it_was_not_profiled(run: Runner) -> None:
+    words = (*RUN[:-1], "--output", "out")
+    assert run(*words).code == 0
+    again = run(*words, "--profile")
+    assert again.code == 0, again.err
+    assert "note: --profile: nothing was profiled, as the run had fewer than 20 updates left" in again.out
