@@ -14,6 +14,7 @@ import psutil
 import pytest
 from conftest import Runner
 from PIL import Image
+from process_helpers import lives
 
 MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
 SECONDS_TO_STOP = 10
@@ -32,17 +33,11 @@ class Running:
     def wait_for_all(self, seconds: float) -> tuple[int, str]:
         """Return exit code and stderr of the parent once no process is left, failing if that takes longer."""
         deadline = time.monotonic() + seconds
-        while alive := [rank for rank in self.ranks if _is_alive(rank)]:
+        while alive := [rank for rank in self.ranks if lives(rank)]:
             assert time.monotonic() < deadline, f"alive after {seconds} s: {alive}"
             time.sleep(0.05)
         _, err = self.parent.communicate(timeout=2)
         return self.parent.returncode, err
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 @pytest.fixture
@@ -103,7 +98,7 @@ def test_a_second_ctrl_c_ends_all_at_once(endless: Callable[[], Running]) -> Non
     for _ in range(2):
         running.parent.send_signal(signal.SIGINT)
         time.sleep(1)
-    assert not _is_alive(running.ranks[0])
+    assert not lives(running.ranks[0])
     running.ranks[1].resume()
     code, err = running.wait_for_all(SECONDS_TO_STOP)
     assert code == 130, err

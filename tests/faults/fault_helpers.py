@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 from conftest import LAUNCHERS
+from process_helpers import wait_until
 
 from accel_train.cli.app import main
 
@@ -148,20 +149,6 @@ def finished(folder: Path, *words: str | Path, code: int = 0) -> Program:
 def loader_workers(rank: psutil.Process) -> list[psutil.Process]:
     """Return the processes that read for a rank: its forks."""
     return [child for child in rank.children() if child.cmdline() == rank.cmdline()]
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.001)
 
 
 def assert_same_run(output: Path, baseline: Path) -> None:

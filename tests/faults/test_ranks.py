@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from fault_helpers import ENDLESS, LAUNCHERS, ON_CPU, finished, lives, started, wait_until
+from fault_helpers import ENDLESS, LAUNCHERS, ON_CPU, finished, started
+from process_helpers import lives, wait_until
 
 from accel_train.checkpoint_folders import newest_whole, update_of
 

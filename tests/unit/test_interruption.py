@@ -12,6 +12,7 @@ from signal import SIGINT, SIGTERM, SIGUSR1
 
 import psutil
 import pytest
+from process_helpers import wait_for_end
 
 PREPARE = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, threading, time
@@ -176,14 +177,6 @@ def launched(start: Start, script: str) -> tuple[Process, psutil.Process]:
     parent = start(LAUNCH.format(script=script, prepare=PREPARE))
     parent.says("ready")
     return parent, psutil.Process(parent.pid).children()[0]
-
-
-def wait_for_end(process: psutil.Process, seconds: float) -> None:
-    """Wait until a process has ended, whether or not anybody asks how."""
-    deadline = time.monotonic() + seconds
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, f"alive after {seconds} s: {process}"
-        time.sleep(0.02)
 
 
 FOLLOW = "interruption = make(launcher=int(sys.argv[1]), orphan_seconds=1, rank=2); "
