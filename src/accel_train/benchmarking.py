@@ -81,7 +81,7 @@ def _run(words: Sequence[str]) -> Found:
         ThreadPoolExecutor(1) as pool,
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment()) as child,
     ):
-        peak = pool.submit(_peak_memory, child.pid, over)
+        peak = pool.submit(peak_memory, child.pid, over)
         try:
             assert child.stdout
             for line in child.stdout:
@@ -148,7 +148,7 @@ def _shares(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.mean(times[name] / sum(times.values()) for times in ranks) for name in ranks[0]}
 
 
-def _peak_memory(pid: int, over: threading.Event) -> int:
+def peak_memory(pid: int, over: threading.Event) -> int:
     """Return the most memory in bytes that a process and its children have had together until it is over.
 
     What they share counts once where the system tells (Linux); to ask for that takes time, so it is asked for only

@@ -31,11 +31,13 @@ from accel_train.stopping import Stopping
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, on what, by which plan; model, optimizer and loaders as Accelerate prepared them."""
+    """What is trained, on what, by which plan; model and loaders as Accelerate prepared them."""
 
     accelerator: Accelerator
     model: nn.Module
-    optimizer: Any
+    optimizer: torch.optim.Optimizer
+    step: Callable[[], Any]
+    """Changes the weights by their gradients."""
     train_loader: Any
     val_loader: Any
     order: EpochOrder
@@ -110,25 +112,25 @@ def _train_one_epoch(
     task.model.train()
     task.train_loader.set_epoch(position.epochs)
     task.order.first_update = position.update - position.epochs * plan.updates_per_epoch
-    sums = Sums(task.accelerator.device)
+    sums_before = torch.empty(0)
     tickets: list[Tensor] = []
     meter.start()
     for number, batch in enumerate(meter.waiting_for(batches(task.train_loader))):
         micro_batch = number % plan.accumulate
+        logged = (position.update + 1) % task.log_every == 0
+        if logged and micro_batch == 0:
+            sums_before = task.epoch_sums.tensor.clone()
         tickets.append(batch.tickets_B)
-        _add_gradient(task, batch, position.update, micro_batch, sums, waiting, meter)
+        _add_gradient(task, batch, position.update, micro_batch, waiting, meter)
         if micro_batch < plan.accumulate - 1:
             continue
         with meter.mark("optimizer"):
             norm = _update(task, position.update)
-        task.divergence.note(sums.tensor[0], position.update)
-        task.epoch_sums.tensor += sums.tensor
         meter.count(plan.global_batch)
         position.update += 1
-        if position.update % task.log_every == 0:
-            yield _progress(task, position, sums, norm, torch.cat(tickets))
+        if logged:
+            yield _progress(task, position, task.epoch_sums.tensor - sums_before, norm, torch.cat(tickets))
             task.divergence.check(position.update, plan.learning_rate(position.update - 1))
-        sums.tensor.zero_()
         tickets.clear()
         yield UpdateDone(position.epochs + 1, position.update)
     if task.accelerator.device.type != "cpu":
@@ -196,9 +198,7 @@ def _validate(task: Task, position: Position, waiting: Waiting, pace: float, beg
     return True
 
 
-def _add_gradient(
-    task: Task, batch: Batch, update: int, micro_batch: int, sums: Sums, waiting: Waiting, meter: Meter
-) -> None:
+def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, waiting: Waiting, meter: Meter) -> None:
     """Add the gradient of one virtual worker; at the update's last one the processes exchange what they have."""
     plan = task.plan
     if micro_batch == 0:
@@ -217,7 +217,7 @@ def _add_gradient(
     if last and update % plan.updates_per_epoch == 0:
         refuse_unused(task.model)
     task.gradient.add()
-    sums.add_batch(loss, logits_BK, batch.labels_B)
+    task.epoch_sums.add_batch(loss, logits_BK, batch.labels_B)
 
 
 def _update(task: Task, update: int) -> Tensor | None:
@@ -228,21 +228,21 @@ def _update(task: Task, update: int) -> Tensor | None:
     norm: Tensor | None = None
     if task.clip_norm is not None:
         norm = task.accelerator.clip_grad_norm_(task.model.parameters(), task.clip_norm)
-    task.optimizer.step()
+    task.step()
     if task.average is not None:
         task.average.update()
     return norm
 
 
-def _progress(task: Task, position: Position, sums: Sums, norm: Tensor | None, tickets: Tensor) -> Progress:
-    """Collective: return the numbers of the update just made."""
+def _progress(task: Task, position: Position, sums: Tensor, norm: Tensor | None, tickets: Tensor) -> Progress:
+    """Collective: return the numbers of the update just made, of which this process has these sums."""
     if norm is None:
         norm = gradient_norm(task.model.parameters())
     return Progress(
         epoch=position.epochs + 1,
         update=position.update,
         lr=task.plan.learning_rate(position.update - 1),
-        local_loss=means(sums.tensor).loss,
+        local_loss=means(sums).loss,
         gradient_norm=float(norm),
         local_ids_hash=f"{hash_ids(0, tickets).sum().item() % 2**64:016x}",
     )

@@ -17,6 +17,8 @@ _AUXILIARY_WEIGHT = {
     "InceptionOutputs": 0.4,  # torchvision's recipe
 }
 TOP = 5
+_TOGETHER = 8
+"""Training batches that are added at once: more would save little and hold on to memory."""
 
 
 def split_outputs(outputs: Any) -> tuple[Tensor, list[Tensor], float]:
@@ -46,24 +48,58 @@ def training_loss(outputs: Any, labels_B: Tensor, label_smoothing: float) -> tup
 class Sums:
     """Sums over images on a device: loss, right answers, right among the best five, images.
 
+    Training batches wait until a few can be added together: on small models the time of an addition shows.
+
     Losses are rounded to a multiple of a power of two, so that adding them is exact, and their sum the same in
     whatever order and on however many processes they are added.
     """
 
     def __init__(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
-        self.tensor = torch.zeros(4, dtype=dtype, device=device)
+        self._tensor = torch.zeros(4, dtype=dtype, device=device)
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._batches = 0
+        self._finite = torch.zeros((), dtype=torch.int64, device=device)
+
+    @property
+    def tensor(self) -> Tensor:
+        """The sums, shape (4,)."""
+        self._add_waiting()
+        return self._tensor
 
     def load(self, sums: list[float]) -> None:
         """Go on from these sums."""
-        self.tensor.copy_(torch.tensor(sums, dtype=self.tensor.dtype))
+        self.tensor.copy_(torch.tensor(sums, dtype=self._tensor.dtype))
 
     def add_batch(self, loss: Tensor, logits_BK: Tensor, labels_B: Tensor) -> None:
-        """Add a training batch and its mean loss; the best five are not counted."""
-        right = (logits_BK.detach().argmax(dim=1) == labels_B).sum()
-        self.tensor[0] += _rounded(loss.detach().to(self.tensor.dtype) * len(labels_B))
-        self.tensor[1] += right
-        self.tensor[3] += len(labels_B)
+        """Add a training batch and its mean loss; the best five are not counted. All batches have the same size."""
+        self._waiting.append((loss.detach(), logits_BK.detach(), labels_B))
+        self._batches += 1
+        if len(self._waiting) == _TOGETHER:
+            self._add_waiting()
+
+    def take_finite(self) -> tuple[Tensor, int]:
+        """Return how many batches were added before the first loss that is not finite, and how many in all.
+
+        Counted since this was last asked for.
+        """
+        self._add_waiting()
+        finite, batches = self._finite.clone(), self._batches
+        self._finite.zero_()
+        self._batches = 0
+        return finite, batches
+
+    def _add_waiting(self) -> None:
+        if not self._waiting:
+            return
+        losses_M, logits_MBK, labels_MB = map(torch.stack, zip(*self._waiting, strict=True))
+        self._waiting.clear()
+        losses_M = _rounded(losses_M.to(self._tensor.dtype) * labels_MB.shape[1])
+        sums_M = losses_M.cumsum(0) + self._tensor[0]  # from the first loss on that is not finite, none is
+        self._finite += (sums_M - sums_M == 0).sum()
+        self._tensor[0] += losses_M.sum()
+        self._tensor[1] += (logits_MBK.argmax(dim=2) == labels_MB).sum()
+        self._tensor[3] += labels_MB.numel()
 
     def add_images(self, logits_BK: Tensor, labels_B: Tensor, counts_B: Tensor) -> None:
         """Add those images of an evaluation batch for which `counts_B` is true."""
@@ -71,12 +107,12 @@ class Sums:
         best_B5 = logits_BK.topk(min(TOP, logits_BK.shape[1]), dim=1).indices
         hits_B5 = best_B5 == labels_B[:, None]
         columns = (
-            _rounded(losses_B.to(self.tensor.dtype)),
+            _rounded(losses_B.to(self._tensor.dtype)),
             hits_B5[:, 0],
             hits_B5.any(dim=1),
             torch.ones_like(losses_B),
         )
-        self.tensor += torch.stack([(c.to(self.tensor.dtype) * counts_B).sum() for c in columns])
+        self._tensor += torch.stack([(c.to(self._tensor.dtype) * counts_B).sum() for c in columns])
 
 
 def _rounded(losses: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ _MOMENTUM = 0.9
 
 
 def _sgd(groups: list[dict[str, Any]], betas: tuple[float, float], eps: float, fused: bool) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, lr=0.0, momentum=_MOMENTUM, nesterov=True, fused=fused)
+    return torch.optim.SGD(groups, lr=0.0, momentum=_MOMENTUM, nesterov=True, fused=fused, foreach=not fused)
 
 
 def _adamw(groups: list[dict[str, Any]], betas: tuple[float, float], eps: float, fused: bool) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
+    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused, foreach=not fused)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": _sgd, "adamw": _adamw}

@@ -190,10 +190,19 @@ def _end_peer(peer: Peer, timeout: float) -> str:
     if peer.process:
         outcome = "killed"
         try:
+            workers = peer.process.children(recursive=True)
             peer.process.kill()  # psutil refuses to kill another one that has got its number
+            _kill(workers)
         except psutil.NoSuchProcess:
             outcome = "it is gone"
     return f"rank {peer.rank} (process {peer.pid} on {peer.host}) has not answered for {limit}: {outcome}"
+
+
+def _kill(workers: list[psutil.Process]) -> None:
+    """Kill the loader workers of a process: the one that it hung for may be deaf to anything less."""
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
 
 
 def _launcher_holds_store() -> bool:

@@ -17,6 +17,7 @@ _HINT = (
 )
 _MOST_NAMED = 8
 _POLL_SECONDS = 0.05
+_SECONDS_TO_END = 0.02
 _SLACK = 30
 """Seconds more than asked for before the backend gives up: by then the peers have named and ended who hangs."""
 
@@ -38,6 +39,15 @@ def join(backend: str, timeout: int) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise LocalError(f"rank {rank} cannot reach the other processes: {reason}", _HINT) from error
+    os.register_at_fork(before=_let_threads_end)
+
+
+def _let_threads_end() -> None:
+    """Let the backend's threads drop what they hold: a loader worker that is forked just then hangs at once.
+
+    (CPython before 3.11.8, issue 112275: a lock that such a thread takes for a moment stays taken in the fork.)
+    """
+    time.sleep(_SECONDS_TO_END)
 
 
 def connect(timeout: int) -> Store:

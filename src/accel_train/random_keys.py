@@ -6,10 +6,13 @@ Tensors are int64 because torch has no unsigned shifts; bits are those of the un
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    Ids = TypeVar("Ids", Tensor, NDArray[Any])
 
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -25,16 +28,28 @@ def make_key(*parts: int | str) -> int:
     return state
 
 
-def hash_ids(key: int, ids_B: Tensor) -> Tensor:
-    """Hash each int64 id with a key of :func:`make_key`: int64 bits, same shape and device."""
-    x = ids_B * _signed(_GAMMA) + _signed(key)
-    x = (x ^ _shift_right(x, 30)) * _signed(_MIX[0])
-    x = (x ^ _shift_right(x, 27)) * _signed(_MIX[1])
-    return x ^ _shift_right(x, 31)
+def signed(bits: int) -> int:
+    """Return 64 unsigned bits as int64 has them."""
+    return (bits & _MASK) - ((bits & 1 << 63) << 1)
 
 
-def integers(key: int, ids_B: Tensor, limit: int) -> Tensor:
-    """Draw one int64 in [0, limit) for each id; `limit` is far below 2**31, so the bias is negligible."""
+def hash_ids(key: int | Tensor, ids_B: Ids) -> Ids:
+    """Hash each int64 id with a key of :func:`make_key`: int64 bits, same kind, shape and device.
+
+    The key may also be a tensor of several, signed, in a shape that broadcasts with that of the ids.
+    """
+    x = ids_B * signed(_GAMMA) + (signed(key) if isinstance(key, int) else key)
+    x = (x ^ _shift_right(x, 30)) * signed(_MIX[0])
+    x = (x ^ _shift_right(x, 27)) * signed(_MIX[1])
+    hashed: Ids = x ^ _shift_right(x, 31)
+    return hashed
+
+
+def integers(key: int | Tensor, ids_B: Tensor, limit: int | Tensor) -> Tensor:
+    """Draw one int64 in [0, limit) for each id; `limit` is far below 2**31, so the bias is negligible.
+
+    Key and limit may also be tensors of several.
+    """
     return _shift_right(hash_ids(key, ids_B), 32) * limit >> 32
 
 
@@ -60,9 +75,5 @@ def _mix(x: int) -> int:
     return x ^ x >> 31
 
 
-def _signed(value: int) -> int:
-    return (value & _MASK) - ((value & 1 << 63) << 1)
-
-
-def _shift_right(x: Tensor, bits: int) -> Tensor:
+def _shift_right(x: Ids, bits: int) -> Ids:
     return (x >> bits) & ((1 << 64 - bits) - 1)

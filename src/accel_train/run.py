@@ -222,10 +222,13 @@ def _prepare(
     plain = distributed.unwrapped(accelerator, model)
     statistics = RunningStatistics(plain)
     mean_gradient = ExactMean if config.exact else OrdinaryMean
+    sums = Sums(accelerator.device)
     return Task(
         accelerator=accelerator,
         model=model,
-        optimizer=optimizer,
+        optimizer=optimizer.optimizer,
+        # Accelerate's, which the loss scaler needs, looks through the installed packages at every update.
+        step=optimizer.step if accelerator.scaler else optimizer.optimizer.step,
         train_loader=train_batches,
         val_loader=val_batches,
         order=order,
@@ -233,9 +236,9 @@ def _prepare(
         statistics=statistics,
         gradient=mean_gradient(accelerator, model, statistics, plan),
         average=WeightAverage(plain, 0.5 ** (plan.global_batch / config.ema)) if config.ema else None,
-        divergence=Divergence(plain, group, accelerator.device),
+        divergence=Divergence(plain, group, sums, plan.accumulate),
         plan=plan,
-        epoch_sums=Sums(accelerator.device),
+        epoch_sums=sums,
         seed=config.seed,
         label_smoothing=config.label_smoothing,
         clip_norm=config.clip_norm,

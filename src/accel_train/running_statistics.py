@@ -28,34 +28,37 @@ class RunningStatistics:
         self._counters = [b for _, _, b in buffers if b is not None and not b.is_floating_point()]
         self._counters_at_start = [b.clone() for b in self._counters]
         self._at_start = self._flat.clone()
-        self._change = torch.zeros_like(self._flat)
+        self._change: Tensor | None = None
 
     def begin_micro_batch(self) -> None:
         """Give the model the buffers that the update began with."""
         self._flat.copy_(self._at_start)
-        for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
-            counter.copy_(at_start)
+        _copy(self._counters_at_start, self._counters)
 
     def end_micro_batch(self) -> None:
         """Note what the micro-batch made of the buffers."""
         same = self._flat == self._at_start  # and may be infinite, as attention masks are: inf - inf is no number
-        self._change += torch.where(same, 0.0, self._flat - self._at_start)
+        change = torch.where(same, 0.0, self._flat - self._at_start)
+        self._change = change if self._change is None else self._change + change
 
     def take_change(self) -> Tensor:
         """Return the sum of the changes of this process's micro-batches since it was last taken."""
-        change = self._change.clone()
-        self._change.zero_()
+        change, self._change = self._change, None
+        assert change is not None
         return change
 
     def end_update(self, change: Tensor, virtual_workers: int) -> None:
         """Take over the mean of the changes of all virtual workers, whose sum is `change`."""
         self._at_start.add_(change, alpha=1 / virtual_workers)
         self._flat.copy_(self._at_start)
-        for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
-            at_start.copy_(counter)
+        _copy(self._counters, self._counters_at_start)
 
     def reload(self) -> None:
         """Begin from what the model's buffers hold now, as after loading them."""
         self._at_start.copy_(self._flat)
-        for counter, at_start in zip(self._counters, self._counters_at_start, strict=True):
-            at_start.copy_(counter)
+        _copy(self._counters, self._counters_at_start)
+
+
+def _copy(tensors: list[Tensor], to: list[Tensor]) -> None:
+    if tensors:
+        torch._foreach_copy_(to, tensors)

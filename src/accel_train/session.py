@@ -52,7 +52,7 @@ class Session:
         self._rollbacks: list[Path] = []
         self._nonce: str = distributed.on_main(self._accelerator, lambda: uuid.uuid4().hex[:8])
         plain = distributed.unwrapped(self._accelerator, self._task.model)
-        self._trained = Trained(plain, self._task.optimizer.optimizer, self._task.average)
+        self._trained = Trained(plain, self._task.optimizer, self._task.average)
         self._peers = watch_peers(config.timeout)
         self._lock = FolderLock(self._folder)
         distributed.on_main(self._accelerator, lambda: take_folder(run, self._lock))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Ended, Runner
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,3 +65,62 @@ def test_the_gpu_program_runs_where_it_is_tried_on_a_cpu_and_else_needs_a_gpu(ru
     assert "channels first" in channels_first
     assert "accel_train" not in channels_first
     assert "accel_train" in channels_last
+
+
+def cells(ended: Ended) -> dict[str, list[str]]:
+    """Return the cells of a program's tables by the first one of their row."""
+    assert ended.code == 0, ended.err
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in ended.out.splitlines() if line[:1] == "|"]
+    return {row[0]: row[1:] for row in rows}
+
+
+def number(cell: str) -> float:
+    return float(cell.split(maxsplit=1)[0].replace(",", ""))
+
+
+def test_techniques_are_compared_with_our_defaults(run: Runner) -> None:
+    tiny = ("--works", "cnn", "--updates", "3", "--rounds", "1", "--threads", "1")
+    rows = cells(bench(run, "techniques", *tiny, "--variants", "channels first", "foreach optimizer", "bf16 autocast"))
+    base = rows["our defaults"]
+    assert number(base[1]) == 1
+    for name in ("channels first", "foreach optimizer", "bf16 autocast"):
+        assert number(rows[name][1]) == pytest.approx(number(rows[name][0]) / number(base[0]), abs=0.006)
+        assert 0 < number(rows[name][2]) < 20  # nothing is compiled
+
+
+def test_start_up_is_compared_with_a_bare_update(run: Runner) -> None:
+    ended = bench(run, "start_up", "--data", "digits", "--rounds", "1")
+    rows = cells(ended)
+    for column in (0, 1):
+        bare, ours, difference = (number(rows[name][column]) for name in ("bare", "accel_train train", "difference"))
+        assert bare > 0.5  # importing torch alone takes that
+        assert difference == pytest.approx(ours - bare, abs=0.02)
+    assert number(ended.out.rpartition(": ")[2]) > 0  # of --help
+
+
+def test_the_cost_of_data_is_measured_by_their_number(run: Runner) -> None:
+    ended = bench(run, "loading", "--sizes", "250", "1000", "--images", "2000", "--files", "100", "--rounds", "1")
+    rows = cells(ended)
+    assert number(rows["250"][1]) == 1
+    assert number(rows["1,000"][1]) == pytest.approx(number(rows["1,000"][0]) / number(rows["250"][0]), rel=0.1)
+    assert "order of an epoch of 100 images" in ended.out
+    assert "listing a folder of 101 pictures" in ended.out  # one validates
+
+
+def test_a_run_says_how_long_it_waits_for_pictures(run: Runner) -> None:
+    for split in ("train", "val"):
+        for number_of_class, name in enumerate(("dark", "bright")):
+            folder = run.folder / "pictures" / split / name
+            folder.mkdir(parents=True)
+            for picture in range(64):
+                Image.new("RGB", (40, 40), (number_of_class * 200, picture, 0)).save(folder / f"{picture}.png")
+    rows = cells(bench(run, "data_wait", "--data", "pictures", "--epochs", "1", "--updates", "3", "--size", "64"))
+    assert 0 < float(rows["folder"][0].rstrip("%")) < 100
+    assert number(rows["folder"][1]) > 0
+
+
+def test_memory_is_compared_with_the_bare_loop_and_the_data(run: Runner) -> None:
+    tiny = ("--images", "640", "--batch-sizes", "64", "--processes", "2", "--rounds", "1")
+    _, bare, ours, ratio = cells(bench(run, "memory", *tiny))["2"]
+    assert min(number(bare), number(ours)) > 200
+    assert number(ratio) == pytest.approx(number(ours) / (number(bare) + 54.88), abs=0.01)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel_train.data.augment import ImageTransform, crop_and_flip, flip
+from accel_train.data.augment import CropAndFlip, ImageTransform
 from accel_train.defaults import Augmentation
 from accel_train.random_keys import integers, make_key
 
@@ -25,6 +25,10 @@ def transform(
     dtype: torch.dtype = torch.float32,
 ) -> ImageTransform:
     return ImageTransform(seed, augmentation, channels, size, mean, std, dtype, torch.device("cpu"))
+
+
+def crop_and_flip(images_BCHW: Tensor, tickets_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
+    return CropAndFlip(seed, augmentation, images_BCHW.device)(images_BCHW, tickets_B)
 
 
 def slow_crop_and_flip(images_BCHW: Tensor, tickets_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
@@ -55,7 +59,9 @@ def test_crop_and_flip_is_the_slow_loop(pad: int, flip: bool, channels: int) -> 
 def test_flip_alone_mirrors_the_same_images(layout: torch.memory_format) -> None:
     images, tickets = noise(64).contiguous(memory_format=layout), torch.arange(64) * 1437 + 5
     expected = slow_crop_and_flip(images, tickets, 9, Augmentation(flip=True))
-    assert torch.equal(flip(images, tickets, 9), expected)
+    made = crop_and_flip(images, tickets, 9, Augmentation(flip=True))
+    assert torch.equal(made, expected)
+    assert made.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(transform(Augmentation(flip=True), seed=9)(images, tickets), transform()(expected))
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -64,12 +65,16 @@ def test_training_reads_each_ticket_with_a_key_of_its_own_epoch_after_epoch(size
 
 
 def test_an_images_key_changes_with_seed_and_epoch() -> None:
-    keys = [TrainReader(EchoSource(10), seed).__getitems__([t]).labels_B.item() for seed in (0, 1) for t in (3, 13)]
+    keys = [
+        TrainReader(EchoSource(10), seed).__getitems__(np.array([t])).labels_B.item()
+        for seed in (0, 1)
+        for t in (3, 13)
+    ]
     assert len(set(keys)) == 4
 
 
 def test_padding_reads_the_first_image_and_keeps_its_mark() -> None:
-    batch = EvaluationReader(EchoSource(10)).__getitems__([8, 9, PADDING, PADDING])
+    batch = EvaluationReader(EchoSource(10)).__getitems__(np.array([8, 9, PADDING, PADDING]))
     assert batch.images_BCHW.tolist() == [8, 9, 0, 0]
     assert batch.tickets_B.tolist() == [8, 9, -1, -1]
 

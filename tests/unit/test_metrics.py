@@ -26,14 +26,38 @@ def with_loss(loss: float, images: int) -> tuple[Tensor, Tensor]:
 
 def test_a_short_last_batch_weighs_as_its_images_do() -> None:
     """m02: losses 0, 0 and 9 in batches of 4, 4 and 1 make 1, not 3."""
-    evaluated, trained = Sums(CPU), Sums(CPU)
+    sums = Sums(CPU)
     for loss, images in ((0.0, 4), (0.0, 4), (9.0, 1)):
-        logits_BK, labels_B = with_loss(loss, images)
-        evaluated.add_images(logits_BK, labels_B, torch.ones(images, dtype=torch.bool))
-        trained.add_batch(functional.cross_entropy(logits_BK, labels_B), logits_BK, labels_B)
-    for sums in (evaluated, trained):
-        found = means(sums.tensor)
-        assert (found.loss, found.accuracy, found.images) == (pytest.approx(1.0, rel=1e-6), 8 / 9, 9)
+        sums.add_images(*with_loss(loss, images), torch.ones(images, dtype=torch.bool))
+    found = means(sums.tensor)
+    assert (found.loss, found.accuracy, found.images) == (pytest.approx(1.0, rel=1e-6), 8 / 9, 9)
+
+
+def test_training_batches_add_up_whenever_the_sums_are_read() -> None:
+    generator = torch.Generator().manual_seed(0)
+    often, seldom, losses, right = Sums(CPU), Sums(CPU), [], 0
+    for _ in range(21):
+        rows, labels = torch.randn(5, 3, generator=generator), torch.randint(0, 3, (5,), generator=generator)
+        loss = functional.cross_entropy(rows, labels)
+        losses.append(5 * loss.item())
+        right += sum(row.index(max(row)) == label for row, label in zip(rows.tolist(), labels.tolist(), strict=True))
+        for sums in (often, seldom):
+            sums.add_batch(loss, rows, labels)
+        assert often.tensor.tolist() == [pytest.approx(sum(losses), abs=1e-6), right, 0, 5 * len(losses)]
+    assert torch.equal(often.tensor, seldom.tensor)
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("before", [0, 7, 8, 30])
+def test_the_first_batch_whose_loss_is_no_number_is_found(before: int, loss: float) -> None:
+    sums, (rows, labels) = Sums(CPU), with_loss(0.0, 1)
+    for value in [1.0] * before + [loss, 2.0, -loss, 3.0]:
+        sums.add_batch(torch.tensor(value), rows, labels)
+    finite, batches = sums.take_finite()
+    assert (int(finite), batches) == (before, before + 4)
+    sums.load([0.0] * 4)
+    sums.add_batch(torch.tensor(1.0), rows, labels)
+    assert tuple(map(int, sums.take_finite())) == (1, 1)
 
 
 def test_images_are_counted_by_hand() -> None:

@@ -163,8 +163,9 @@ def test_a_model_without_buffers_has_no_change() -> None:
     statistics.begin_micro_batch()
     model(torch.zeros(1, 2))
     statistics.end_micro_batch()
-    assert statistics.take_change().numel() == 0
-    statistics.end_update(statistics.take_change(), 1)
+    change = statistics.take_change()
+    assert change.numel() == 0
+    statistics.end_update(change, 1)
 
 
 def test_weights_of_a_prepared_model_can_be_stored_and_loaded() -> None:

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from accel_train.data.order import EpochOrder, EvaluationSampler, UpdateSampler
-from accel_train.data.sources import Source
+from accel_train.data.sources import Ids, Source
 from accel_train.errors import LocalError
 from accel_train.random_keys import hash_ids, make_key
 from accel_train.worker_signals import serve_parent
@@ -27,32 +29,31 @@ class Batch(NamedTuple):
 
 
 class TrainReader(Dataset[Batch]):
-    """Reads the images of a list of tickets, each with a random key of its own."""
+    """Reads the images of some tickets, each with a random key of its own."""
 
     def __init__(self, source: Source, seed: int) -> None:
         self._source = source
         self._key = make_key(seed, "read")
 
-    def __getitems__(self, tickets: list[int]) -> Batch | LocalError:
-        tickets_B = torch.tensor(tickets)
-        keys = hash_ids(self._key, tickets_B).tolist()
-        return _read(self._source, [ticket % len(self._source) for ticket in tickets], keys, tickets_B)
+    def __getitems__(self, tickets_B: NDArray[np.int64]) -> Batch | LocalError:
+        keys_B = None if self._source.in_memory else hash_ids(self._key, tickets_B)
+        return _read(self._source, tickets_B % len(self._source), keys_B, tickets_B)
 
 
 class EvaluationReader(Dataset[Batch]):
-    """Reads the images of a list of ids; PADDING gets the first image, which then must not count."""
+    """Reads the images of some ids; PADDING gets the first image, which then must not count."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def __getitems__(self, ids: list[int]) -> Batch | LocalError:
-        return _read(self._source, [max(i, 0) for i in ids], None, torch.tensor(ids))
+    def __getitems__(self, ids_B: NDArray[np.int64]) -> Batch | LocalError:
+        return _read(self._source, ids_B.clip(min=0), None, ids_B)
 
 
-def _read(source: Source, ids: list[int], keys: list[int] | None, tickets_B: Tensor) -> Batch | LocalError:
+def _read(source: Source, ids_B: Ids, keys_B: Ids | None, tickets_B: NDArray[np.int64]) -> Batch | LocalError:
     """Return an error as a value: raised in a worker process it would arrive as a traceback in a string."""
     try:
-        return Batch(*source.read(ids, keys), tickets_B)
+        return Batch(*source.read(ids_B, keys_B), torch.from_numpy(tickets_B))
     except LocalError as error:
         return error
 
@@ -99,7 +100,7 @@ def _loader(
 ) -> DataLoader[Batch]:
     return DataLoader(
         reader,
-        batch_sampler=sampler,
+        batch_sampler=sampler,  # type: ignore[arg-type]  # of arrays, which torch and Accelerate take like lists
         collate_fn=_as_it_is,
         num_workers=sizes.workers,
         persistent_workers=sizes.workers > 0,

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from accel_train.random_keys import hash_ids, make_key
 
@@ -33,11 +32,10 @@ class EpochOrder:
         """Choose the epoch, counted from 0, of the next iteration."""
         self.epoch = epoch
 
-    def tickets(self) -> Tensor:
-        """Return the tickets of the epoch in order, int64, each image once."""
-        hashes = hash_ids(make_key(self.seed, "order", self.epoch), torch.arange(self.images))
-        order = torch.from_numpy(np.argsort(hashes.numpy()))  # no two are equal: the hash is one-to-one
-        return self.epoch * self.images + order
+    def tickets(self) -> NDArray[np.int64]:
+        """Return the tickets of the epoch in order, each image once."""
+        hashes = hash_ids(make_key(self.seed, "order", self.epoch), np.arange(self.images))
+        return self.epoch * self.images + np.argsort(hashes)  # no two are equal: the hash is one-to-one
 
 
 class UpdateSampler:
@@ -58,13 +56,13 @@ class UpdateSampler:
     def __len__(self) -> int:
         return self._updates * self._shape[1]
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
         processes, accumulate, batch_size = self._shape
         used = self._updates * processes * accumulate * batch_size
-        updates = self.sampler.tickets()[:used].view(-1, processes, accumulate, batch_size)
+        updates = self.sampler.tickets()[:used].reshape(-1, processes, accumulate, batch_size)
         for by_process in updates[self.sampler.first_update :]:
             for micro_batch in range(accumulate):
-                yield by_process[:, micro_batch].flatten().tolist()
+                yield by_process[:, micro_batch].ravel()
 
 
 class EvaluationSampler:
@@ -82,7 +80,7 @@ class EvaluationSampler:
     def __len__(self) -> int:
         return math.ceil(len(self.sampler) / self.batch_size)
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
         for start in range(0, len(self.sampler), self.batch_size):
-            ids = list(self.sampler[start : start + self.batch_size])
-            yield ids + [PADDING] * (self.batch_size - len(ids))
+            ids = np.arange(start, start + self.batch_size)
+            yield np.where(ids < len(self.sampler), ids, PADDING)

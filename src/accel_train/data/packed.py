@@ -17,7 +17,7 @@ from torch.nn import functional
 from accel_train.data.folders import picture_data, refuse_fraction, split_ids
 from accel_train.data.pack_record import RECORD, UNFINISHED, PackRecord, has_changed, read_record
 from accel_train.data.pictures import centre_box, random_box, typical_side
-from accel_train.data.sources import DataSet, Request
+from accel_train.data.sources import DataSet, Ids, Request, as_list
 from accel_train.errors import UserError
 
 
@@ -77,11 +77,11 @@ class PackedSource:
         side = typical_side(len(self), self._shorter_side)
         return 3, side, side
 
-    def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
         """Read as every source does; the images come channels last, as the resize makes them and models take them."""
-        ids_B = torch.tensor(ids)
+        ids_B = torch.from_numpy(np.asarray(ids))
         rows = self.rows_N[ids_B].tolist()
-        drawn = keys if self.random_crop and keys else [None] * len(rows)
+        drawn = as_list(keys) if self.random_crop and keys is not None else [None] * len(rows)
         return torch.cat(list(map(self._picture, rows, drawn))), self.labels_N[ids_B]
 
     def at(self, size: int, random_crop: bool) -> Self:

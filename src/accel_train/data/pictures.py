@@ -1,7 +1,7 @@
 """Pictures in files, decoded straight to the size that the model sees."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from accel_train.data.decoding import Box, decode_window
+from accel_train.data.sources import Ids, as_list
 from accel_train.errors import LocalError, UserError
 from accel_train.random_keys import make_key
 
@@ -49,11 +50,12 @@ class FolderSource:
         side = typical_side(len(self), self._shorter_side)
         return 3, side, side
 
-    def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
         shape = (len(ids), 3, self.size, self.size)
         images_BCHW = torch.empty(shape, dtype=torch.uint8, memory_format=torch.channels_last)  # as decoders write
-        for position, image_id in enumerate(ids):
-            images_BCHW[position] = self._picture(image_id, keys[position] if keys else None)
+        drawn = [None] * len(ids) if keys is None else as_list(keys)
+        for position, (image_id, key) in enumerate(zip(as_list(ids), drawn, strict=True)):
+            images_BCHW[position] = self._picture(image_id, key)
         return images_BCHW, torch.tensor([self.labels[i] for i in ids])
 
     def at(self, size: int, random_crop: bool) -> Self:

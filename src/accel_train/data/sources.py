@@ -10,12 +10,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+import numpy as np
 import torch
 from filelock import FileLock
+from numpy.typing import NDArray
 from torch import Tensor
 
 from accel_train.errors import UserError
 from accel_train.random_keys import seed_libraries
+
+Ids = Sequence[int] | NDArray[np.int64]
+"""Of images, or keys of theirs; for a batch in memory, lists would cost more than the rest."""
+
+
+def as_list(ids: Ids) -> list[int]:
+    """Return plain numbers, for those who take one at a time."""
+    numbers: list[int] = np.asarray(ids).tolist()
+    return numbers
 
 
 class Source(Protocol):
@@ -29,7 +40,7 @@ class Source(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether a batch costs next to nothing to read."""
+        """Whether a batch costs next to nothing to read, and is the same whenever it is read."""
         ...
 
     def __len__(self) -> int: ...
@@ -39,10 +50,10 @@ class Source(Protocol):
         """Channels, height and width of an image; of a typical one where they differ."""
         ...
 
-    def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
         """Return images_BCHW, uint8 (or float, if the user's own data set makes such), and labels_B, int64.
 
-        `keys` holds a random key for each image in training and is None in evaluation.
+        `keys` holds a random key for each image in training; it is None in evaluation, and of what lies in memory.
         """
         ...
 
@@ -75,8 +86,8 @@ class MemorySource:
         channels, height, width = self.images_NCHW.shape[1:]
         return channels, height, width
 
-    def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
-        rows = torch.tensor(ids, device=self.labels_N.device)
+    def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
+        rows = torch.from_numpy(np.asarray(ids)).to(self.labels_N.device)
         return self.images_NCHW.index_select(0, rows), self.labels_N.index_select(0, rows)
 
     def at(self, size: int, random_crop: bool) -> Self:
@@ -108,10 +119,10 @@ class ItemSource:
         channels, height, width = self._image(0)[0].shape
         return channels, height, width
 
-    def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
         read = []
-        for position, image_id in enumerate(ids):
-            seed_libraries(keys[position] if keys else image_id)
+        for image_id, key in zip(as_list(ids), as_list(ids if keys is None else keys), strict=True):
+            seed_libraries(key)
             read.append(self._image(image_id))
         images, labels = zip(*read, strict=True)
         return torch.stack(images), torch.tensor(labels)
@@ -136,7 +147,7 @@ class Subset:
     """Some images of another source."""
 
     source: Source
-    ids: tuple[int, ...]
+    ids: NDArray[np.int64]
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -153,8 +164,8 @@ class Subset:
     def shape(self) -> tuple[int, int, int]:
         return self.source.shape
 
-    def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
-        return self.source.read([self.ids[i] for i in ids], keys)
+    def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
+        return self.source.read(self.ids[ids], keys)
 
     def at(self, size: int, random_crop: bool) -> Self:
         return replace(self, source=self.source.at(size, random_crop))
@@ -167,7 +178,7 @@ def spread(source: Source, count: int | None) -> Source:
     """Return `count` images of the source, spread evenly over it, or all of them."""
     if count is None or count >= len(source):
         return source
-    return Subset(source, tuple(i * len(source) // count for i in range(count)))
+    return Subset(source, np.arange(count) * len(source) // count)
 
 
 def pixel_statistics(source: Source) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -1,0 +1,151 @@
+"""Measures how the cost of data grows with their number: reading in memory, the order of an epoch, listing a folder.
+
+Reading is the program's own loader, without workers, over small images that lie in memory: CPU seconds per image, whole
+epochs, data sets of different sizes by turns. The folder is read by a process of its own as a run opens it, its entries
+in the kernel's cache; memory is the most that the process had resident, above what it had with torch imported. One
+thread. Prints medians and ranges over the rounds.
+
+    python benchmarks/loading.py
+    python benchmarks/loading.py --folder DIR
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from accel_train.data.catalog import open_data
+from accel_train.data.loader import LoaderSizes, batches, train_loader
+from accel_train.data.order import EpochOrder
+from accel_train.data.sources import MemorySource
+
+BATCH = 250
+"""So that no image of an epoch is left out, whatever the size of the data set."""
+CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What it took to open a folder."""
+
+    pictures: int
+    seconds: float
+    bytes: int
+
+
+def main() -> None:
+    options = _parse()
+    torch.set_num_threads(1)
+    if options.list:
+        sys.stdout.write(json.dumps(asdict(listing(options.list))))
+        return
+    sys.stdout.write(f"torch {torch.__version__}, one thread\n\n")
+    _compare_reading(options.sizes, options.images, options.rounds)
+    seconds = [order_seconds(options.files, epoch) for epoch in range(options.rounds)]
+    sys.stdout.write(f"\norder of an epoch of {options.files:,} images: {spread(seconds, '.3f')} CPU s\n")
+    sys.stdout.flush()
+    if options.folder:
+        _list_in_turns(options.folder, options.rounds)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        make_folder(Path(folder), options.files)
+        _list_in_turns(Path(folder), options.rounds)
+
+
+def _compare_reading(sizes: Sequence[int], images: int, rounds: int) -> None:
+    sources = [noise(size) for size in sizes]
+    taken = [[reading_seconds(source, images) for source in sources] for _ in range(rounds)]
+    sys.stdout.write("| images of the data set | CPU µs per image read | ÷ first |\n|---|---|---|\n")
+    for size, seconds in zip(sizes, zip(*taken, strict=True), strict=True):
+        ratios = [one / in_round[0] for one, in_round in zip(seconds, taken, strict=True)]
+        microseconds = spread([1e6 * one for one in seconds], ".2f")
+        sys.stdout.write(f"| {size:,} | {microseconds} | {spread(ratios, '.3f')} |\n")
+    sys.stdout.flush()
+
+
+def noise(images: int) -> MemorySource:
+    pixels = torch.randint(0, 256, (images, 1, 8, 8), dtype=torch.uint8)
+    return MemorySource(("0", "1"), pixels, torch.arange(images) % 2)
+
+
+def reading_seconds(source: MemorySource, images: int) -> float:
+    """Read so many images at least, in whole epochs, and return the CPU seconds that each took."""
+    order = EpochOrder(0, len(source))
+    sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
+    loader = train_loader(source, sizes, order, accumulate=1)
+    read, epoch, started = 0, 0, time.process_time()
+    while read < images:
+        order.set_epoch(epoch)
+        read += sum(len(batch.labels_B) for batch in batches(loader))
+        epoch += 1
+    return (time.process_time() - started) / read
+
+
+def order_seconds(images: int, epoch: int) -> float:
+    order = EpochOrder(0, images)
+    order.set_epoch(epoch)
+    started = time.process_time()
+    order.tickets()
+    return time.process_time() - started
+
+
+def make_folder(root: Path, files: int) -> None:
+    """Make empty files, in equally many classes as ImageNet has, and one to validate on."""
+    classes = [f"class_{number:04}" for number in range(min(CLASSES, files))]
+    for number, name in enumerate(classes):
+        (root / "train" / name).mkdir(parents=True)
+        for file in range(number, files, len(classes)):
+            (root / "train" / name / f"picture_{file:08}.jpg").touch()
+    (root / "val" / classes[0]).mkdir(parents=True)
+    (root / "val" / classes[0] / "picture.jpg").touch()
+
+
+def listing(root: Path) -> Listing:
+    """Open a folder in this process, which must not have needed much memory before."""
+    before, started = _peak_bytes(), time.perf_counter()
+    data = open_data(str(root), directory=None, val_fraction=None, seed=0, limit=None)
+    seconds = time.perf_counter() - started
+    return Listing(len(data.train) + len(data.val), seconds, _peak_bytes() - before)
+
+
+def _peak_bytes() -> int:
+    """Return the most that was resident: Linux's own count, for getrusage's begins with what the parent has."""
+    return int(Path("/proc/self/status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def _list_in_turns(folder: Path, rounds: int) -> None:
+    words = [sys.executable, __file__, "--list", str(folder)]
+    ended = [subprocess.run(words, stdout=subprocess.PIPE, check=True) for _ in range(1 + rounds)]
+    found = [Listing(**json.loads(one.stdout)) for one in ended[1:]]  # the first has filled the kernel's cache
+    seconds, memory = spread([one.seconds for one in found], ".2f"), spread([one.bytes / 1e6 for one in found], ".0f")
+    sys.stdout.write(f"listing a folder of {found[0].pictures:,} pictures: {seconds} s, {memory} MB\n")
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000], metavar="IMAGES")
+    parser.add_argument("--images", type=int, default=1_000_000, help="to read of each data set in a turn, at least")
+    parser.add_argument("--files", type=int, default=1_280_000, help="of the folder, and of the epoch that is ordered")
+    parser.add_argument("--folder", type=Path, help="list this one, instead of making one of empty files")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--list", type=Path, help=argparse.SUPPRESS)  # in the process it starts
+    options = parser.parse_args()
+    if any(size % BATCH for size in options.sizes):
+        parser.error(f"--sizes: give multiples of the batch size, {BATCH}")
+    return options
+
+
+if __name__ == "__main__":
+    main()

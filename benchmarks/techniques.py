@@ -1,0 +1,198 @@
+"""Measures what each technique gains or loses in an update alone: our defaults, and with one thing changed each.
+
+An update is forward and backward pass and optimizer, on one batch that lies in memory. Each turn is a process of its
+own, the variants take turns, and images/s count from the second update on. Prints medians over the rounds, with ranges,
+and the same of the ratios to our defaults in the same round.
+
+    python benchmarks/techniques.py --rounds 5
+
+Shape suffixes: B images, C channels, H height, W width.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from accel_train.models import build_model
+from accel_train.optim import build_optimizer
+from accel_train.tuning import compile_model, keep_freed_memory
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is trained."""
+
+    channels: int
+    size: int
+    """Height and width, pixels."""
+    batch_size: int
+    updates: int
+    """Of a turn, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How it is trained; by default as accel_train does."""
+
+    channels_last: bool = True
+    freed_memory_kept: bool = True
+    fused: bool = True
+    bf16: bool = False
+    tf32: bool = False
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one turn took."""
+
+    images_per_second: float
+    seconds_to_first_update: float
+
+
+WORKS = {"cnn": Work(1, 28, 64, 100), "resnet18": Work(3, 64, 64, 8), "resnet50": Work(3, 224, 16, 3)}
+BASE = "our defaults"
+VARIANTS = {
+    BASE: Variant(),
+    "channels first": Variant(channels_last=False),
+    "freed memory returned": Variant(freed_memory_kept=False),
+    "foreach optimizer": Variant(fused=False),
+    "bf16 autocast": Variant(bf16=True),
+    "TF32": Variant(tf32=True),
+    "compiled": Variant(compiled=True),
+}
+_ONLY_ON = {"freed memory returned": "cpu", "TF32": "cuda"}
+"""The device on which alone a variant makes a difference."""
+
+
+def main() -> None:
+    options = _parse()
+    if options.turn:
+        (model,) = options.works
+        found = train(model, VARIANTS[options.turn], options.updates, options.threads, torch.device(options.device))
+        sys.stdout.write(json.dumps(asdict(found)))
+        return
+    sys.stdout.write(f"torch {torch.__version__}, {_describe(options.device)}, {options.threads} threads\n")
+    for model in options.works:
+        work = WORKS[model]
+        words = ["--works", model, "--updates", str(options.updates or work.updates)]
+        words += ["--threads", str(options.threads), "--device", options.device]
+        rounds = [{name: _take_turn(name, words) for name in options.variants} for _ in range(options.rounds)]
+        sys.stdout.write(f"\n{model}, {work.size} pixels, batch {work.batch_size}\n\n{_table(rounds)}")
+        sys.stdout.flush()
+
+
+def train(model: str, variant: Variant, updates: int, threads: int, device: torch.device) -> Found:
+    """Train in this process, which must not have been tuned before."""
+    torch.set_num_threads(threads)
+    if variant.freed_memory_kept:
+        keep_freed_memory()
+    torch.set_float32_matmul_precision("high" if variant.tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = variant.tf32
+    torch.manual_seed(0)
+    work, layout = WORKS[model], torch.channels_last if variant.channels_last else torch.contiguous_format
+    built = build_model(model, classes=CLASSES, channels=work.channels, data_size=work.size, image_size=None)
+    module = built.module.to(device).to(memory_format=layout).train()
+    if variant.compiled:
+        compile_model(module, device)
+    optimizer = _optimizer(module, variant.fused)
+    images_BCHW = torch.randn(work.batch_size, work.channels, work.size, work.size, device=device)
+    images_BCHW = images_BCHW.to(memory_format=layout)
+    labels_B = torch.randint(0, CLASSES, (work.batch_size,), device=device)
+    moments = [_now(device)]
+    for update in range(updates):
+        with torch.autocast(device.type, torch.bfloat16, enabled=variant.bf16):
+            loss = functional.cross_entropy(module(images_BCHW), labels_B)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if update in (0, updates - 1):
+            moments.append(_now(device))
+    start, first, last = moments
+    return Found((updates - 1) * work.batch_size / (last - first), first - start)
+
+
+def _optimizer(module: nn.Module, fused: bool) -> torch.optim.Optimizer:
+    optimizer = build_optimizer("sgd", module, weight_decay=5e-4, betas=(0.9, 0.999), eps=1e-8, fused=fused)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
+        if not fused:
+            group["foreach"] = True  # torch's own choice when it is told that `fused` is False: one weight at a time
+    return optimizer
+
+
+def _now(device: torch.device) -> float:
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+def _take_turn(name: str, words: Sequence[str]) -> Found:
+    with tempfile.TemporaryDirectory() as cache:  # for each turn compiles anew
+        ended = subprocess.run(
+            [sys.executable, __file__, *words, "--turn", name],
+            stdout=subprocess.PIPE,
+            env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache},
+            check=True,
+        )
+    found = Found(**json.loads(ended.stdout))
+    sys.stderr.write(f"{name}: {found.images_per_second:,.1f} images/s\n")
+    return found
+
+
+def _describe(device: str) -> str:
+    """Name the device, and say whether it computes in bf16 by itself."""
+    if device == "cuda":
+        has_bf16, name = torch.cuda.is_bf16_supported(including_emulation=False), torch.cuda.get_device_name()
+    else:
+        can = torch.cpu.get_capabilities()
+        has_bf16, name = bool(can.get("avx512_bf16") or can.get("amx_bf16")), str(can.get("cpu_name", "CPU"))
+    return f"{name} {'with' if has_bf16 else 'without'} bf16 units"
+
+
+def _table(rounds: Sequence[dict[str, Found]]) -> str:
+    rows = [["", "images/s", "÷ our defaults", "first update, s"], ["---"] * 4]
+    for name in rounds[0]:
+        speeds = [found[name].images_per_second for found in rounds]
+        ratios = [speed / found[BASE].images_per_second for speed, found in zip(speeds, rounds, strict=True)]
+        first = statistics.median(found[name].seconds_to_first_update for found in rounds)
+        rows.append([name, _spread(speeds, ",.1f"), _spread(ratios, ".2f"), f"{first:.2f}"])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="besides our defaults")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--updates", type=int, help="of a turn, in place of each work's own")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--turn", help=argparse.SUPPRESS)  # that of the process it starts
+    options = parser.parse_args()
+    if options.updates is not None and options.updates < 2:
+        parser.error(f"--updates {options.updates}: images/s count from the second on")
+    chosen = {BASE, *options.variants}
+    options.variants = [name for name in VARIANTS if name in chosen and _ONLY_ON.get(name) in (None, options.device)]
+    return options
+
+
+if __name__ == "__main__":
+    main()
