@@ -21,6 +21,7 @@ _HARDWARE: JsonDict = {"panel": "Hardware"}
 Augmentation = Literal["none", "light", "standard"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
+Cache = Literal["auto", "device", "ram", "off"]
 
 
 class Config(BaseModel):
@@ -88,6 +89,12 @@ class TrainConfig(HardwareConfig, DataConfig):
         lt=1,
         json_schema_extra=_DATA,
         description="Share of a folder without train/ and val/ to validate on. Unset: 0.2.",
+    )
+    cache: Cache = Field(
+        "auto",
+        json_schema_extra=_DATA,
+        description="Where images held in memory lie: on each device; in RAM, once for all processes of a machine; "
+        "or in each process (off). auto: the first of these that works.",
     )
     limit: int | None = Field(
         None,
@@ -312,7 +319,7 @@ class EvaluateConfig(HardwareConfig, DataConfig):
 
 PLACEMENT = frozenset(
     {"processes", "device", "backend", "timeout", "threads", "strategy", "workers", "output", "accumulate"}
-    | {"resume", "time_limit", "profile"}
+    | {"resume", "time_limit", "profile", "cache"}
 )
 """Fields that only place a run: they change where and how fast it is computed, not what."""
 

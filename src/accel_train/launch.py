@@ -55,6 +55,11 @@ def share_of_cores() -> int:
     return max(1, available_cores() // local_world_size())
 
 
+def local_rank() -> int:
+    """Return this process's number among those of this machine."""
+    return int(os.environ.get("LOCAL_RANK", "0")) if launched() else 0
+
+
 def launched_rank() -> int:
     """Return this process's number among all of the run."""
     return int(os.environ["RANK"]) if launched() else 0

@@ -10,7 +10,8 @@ from accelerate import Accelerator
 
 from accel_train import distributed, process_group
 from accel_train.averaging import WeightAverage
-from accel_train.config import TrainConfig
+from accel_train.cache import cached
+from accel_train.config import Cache, TrainConfig
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import data_notes, open_data
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, train_loader
@@ -45,6 +46,8 @@ class Run:
     config: TrainConfig
     origins: dict[str, str]
     data: DataSet
+    cache: Cache
+    """Where its images lie."""
     built: BuiltModel
     precision: str
     place: Place
@@ -90,6 +93,7 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
     if config.exact and accelerator.is_fsdp2:
         raise UserError("--exact does not work with FSDP yet", "start it with DDP")
     group = process_group.host_group(config.timeout)
+    data, cache = cached(data, config, accelerator.device, group)
     config, origins, place = _identify(config, origins, data, accelerator, precision)
     known = distributed.on_main(accelerator, partial(data_notes, config.data))  # which may look at every file
     built, notes = _build_model(config, data, None if place.stored else config.init_from)
@@ -105,7 +109,7 @@ def build_run(config: TrainConfig, origins: dict[str, str]) -> Run:
     if config.profile:
         check_length(plan.total_updates)
     task = _prepare(config, data, plan, built, accelerator, group, dtype)
-    return Run(config, origins, data, built, precision, place, (*known, *notes), group, task)
+    return Run(config, origins, data, cache, built, precision, place, (*known, *notes), group, task)
 
 
 def _fit_batch(
@@ -196,8 +200,6 @@ def _prepare(
     on_cpu = accelerator.device.type == "cpu"
     workers = choose_workers(config.workers, data.train, cores=share_of_cores(), on_cpu=on_cpu)
     train, val = (source.at(built.image_size, augmentation.random_crop) for source in (data.train, data.val))
-    if workers == 0:  # else worker processes read, who cannot share the device
-        train, val = train.to(accelerator.device), val.to(accelerator.device)
     module = built.module.to(dtype).to(memory_format=torch.channels_last)
     optimizer = build_optimizer(
         config.optimizer,

@@ -13,6 +13,9 @@ from accel_train.launch import available_cores, launcher_name, local_world_size
 from accel_train.run import Run
 from accel_train.run_folder import Description
 
+_HELD = {"device": "on each device", "ram": "shared in RAM", "off": "in each process"}
+"""By where the images lie."""
+
 
 def facts(run: Run) -> RunStarted:
     """Return what was asked for and obtained."""
@@ -26,8 +29,8 @@ def facts(run: Run) -> RunStarted:
         run_folder=str(run.place.folder),
         data=f"{config.data} {data.place}: {len(data.train):,} training and {len(data.val):,} validation images "
         f"of {channels} × {height} × {width}, {len(data.train.classes)} classes"
-        + f"; {data.ignored_files:,} other files passed over"
-        * bool(data.ignored_files),
+        + f", {_HELD[run.cache]}" * data.train.in_memory
+        + f"; {data.ignored_files:,} other files passed over" * bool(data.ignored_files),
         train_images=len(data.train),
         val_images=len(data.val),
         classes=len(data.train.classes),

@@ -67,7 +67,7 @@ def test_no_limit_is_the_source_itself(count: int | None) -> None:
 
 def test_a_subset_is_like_its_source() -> None:
     subset = Subset(memory(), np.array([9, 4]))
-    moved = subset.at(224, random_crop=True).to(torch.device("cpu"))
+    moved = subset.at(224, random_crop=True).moved(torch.clone)
     for source in (subset, moved):
         assert (source.classes, source.in_memory, source.shape, len(source)) == (("a", "b"), True, (1, 2, 3), 2)
         assert source.read([1, 0], None)[0][:, 0, 0, 0].tolist() == [4, 9]

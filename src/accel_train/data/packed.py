@@ -3,7 +3,7 @@
 Shape suffixes: N images of a split, B images, C channels, H height, W width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -87,7 +87,7 @@ class PackedSource:
     def at(self, size: int, random_crop: bool) -> Self:
         return replace(self, size=size, random_crop=random_crop)
 
-    def to(self, device: torch.device) -> Self:
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
         return self
 
     def only(self, ids: list[int]) -> Self:

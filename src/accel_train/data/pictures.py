@@ -61,7 +61,7 @@ class FolderSource:
     def at(self, size: int, random_crop: bool) -> Self:
         return replace(self, size=size, random_crop=random_crop)
 
-    def to(self, device: torch.device) -> Self:
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
         return self
 
     def _shorter_side(self, image_id: int) -> int:

@@ -4,7 +4,7 @@ Shape suffixes: B images, C channels, H height, W width.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,8 +61,8 @@ class Source(Protocol):
         """Return this source reading pictures at a height and width of `size` pixels, if it can choose."""
         ...
 
-    def to(self, device: torch.device) -> Self:
-        """Return this source with its images on the device, if it holds them in memory."""
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
+        """Return this source with its tensors where `move` brings them, if it holds its images in memory."""
         ...
 
 
@@ -87,14 +87,14 @@ class MemorySource:
         return channels, height, width
 
     def read(self, ids: Ids, keys: Ids | None) -> tuple[Tensor, Tensor]:
-        rows = torch.from_numpy(np.asarray(ids)).to(self.labels_N.device)
+        rows = torch.from_numpy(np.asarray(ids)).to(self.labels_N.device, non_blocking=True)
         return self.images_NCHW.index_select(0, rows), self.labels_N.index_select(0, rows)
 
     def at(self, size: int, random_crop: bool) -> Self:
         return self
 
-    def to(self, device: torch.device) -> Self:
-        return replace(self, images_NCHW=self.images_NCHW.to(device), labels_N=self.labels_N.to(device))
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
+        return replace(self, images_NCHW=move(self.images_NCHW), labels_N=move(self.labels_N))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ItemSource:
     def at(self, size: int, random_crop: bool) -> Self:
         return self
 
-    def to(self, device: torch.device) -> Self:
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
         return self
 
     def _image(self, image_id: int) -> tuple[Tensor, int]:
@@ -170,8 +170,8 @@ class Subset:
     def at(self, size: int, random_crop: bool) -> Self:
         return replace(self, source=self.source.at(size, random_crop))
 
-    def to(self, device: torch.device) -> Self:
-        return replace(self, source=self.source.to(device))
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Self:
+        return replace(self, source=self.source.moved(move))
 
 
 def spread(source: Source, count: int | None) -> Source:
