@@ -1,7 +1,8 @@
 """Measures how the cost of data grows with their number: reading in memory, the order of an epoch, listing a folder.
 
-Reading is the program's own loader, without workers, over small images that lie in memory: CPU seconds per image, whole
-epochs, data sets of different sizes by turns. The folder is read by a process of its own as a run opens it, its entries
+Reading is the program's own loader, without workers, over small images that lie in memory, in batches of 64: CPU seconds
+per image from the second batch of an epoch on, and those up to the first, in which the order is made; data sets of
+different sizes by turns. The folder is read by a process of its own as a run opens it, its entries
 in the kernel's cache; memory is the most that the process had resident, above what it had with torch imported. One
 thread. Prints medians and ranges over the rounds.
 
@@ -19,6 +20,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -27,9 +29,16 @@ from accel_train.data.loader import LoaderSizes, batches, train_loader
 from accel_train.data.order import EpochOrder
 from accel_train.data.sources import MemorySource
 
-BATCH = 250
-"""So that no image of an epoch is left out, whatever the size of the data set."""
+BATCH = 64
 CLASSES = 1000
+
+
+class Reading(NamedTuple):
+    """What it took to read, CPU seconds."""
+
+    per_image: float
+    per_start: float
+    """Of an epoch, its first batch included."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +71,14 @@ def main() -> None:
 
 def _compare_reading(sizes: Sequence[int], images: int, rounds: int) -> None:
     sources = [noise(size) for size in sizes]
-    taken = [[reading_seconds(source, images) for source in sources] for _ in range(rounds)]
-    sys.stdout.write("| images of the data set | CPU µs per image read | ÷ first |\n|---|---|---|\n")
-    for size, seconds in zip(sizes, zip(*taken, strict=True), strict=True):
-        ratios = [one / in_round[0] for one, in_round in zip(seconds, taken, strict=True)]
-        microseconds = spread([1e6 * one for one in seconds], ".2f")
-        sys.stdout.write(f"| {size:,} | {microseconds} | {spread(ratios, '.3f')} |\n")
+    taken = [[read(source, images) for source in sources] for _ in range(rounds)]
+    head = "| images of the data set | CPU µs per image read | ÷ first | CPU ms to begin an epoch |"
+    sys.stdout.write(f"{head}\n|---|---|---|---|\n")
+    for size, found in zip(sizes, zip(*taken, strict=True), strict=True):
+        ratios = [one.per_image / in_round[0].per_image for one, in_round in zip(found, taken, strict=True)]
+        microseconds = spread([1e6 * one.per_image for one in found], ".2f")
+        starts = spread([1e3 * one.per_start for one in found], ".2f")
+        sys.stdout.write(f"| {size:,} | {microseconds} | {spread(ratios, '.3f')} | {starts} |\n")
     sys.stdout.flush()
 
 
@@ -76,17 +87,24 @@ def noise(images: int) -> MemorySource:
     return MemorySource(("0", "1"), pixels, torch.arange(images) % 2)
 
 
-def reading_seconds(source: MemorySource, images: int) -> float:
-    """Read so many images at least, in whole epochs, and return the CPU seconds that each took."""
+def read(source: MemorySource, images: int) -> Reading:
+    """Read so many images at least, in whole epochs."""
     order = EpochOrder(0, len(source))
     sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
     loader = train_loader(source, sizes, order, accumulate=1)
-    read, epoch, started = 0, 0, time.process_time()
-    while read < images:
+    reading = starting = 0.0
+    count = epoch = 0
+    while count < images:
         order.set_epoch(epoch)
-        read += sum(len(batch.labels_B) for batch in batches(loader))
+        asked = time.process_time()
+        iterator = batches(loader)
+        next(iterator)
+        begun = time.process_time()
+        count += sum(len(batch.labels_B) for batch in iterator)
+        reading += time.process_time() - begun
+        starting += begun - asked
         epoch += 1
-    return (time.process_time() - started) / read
+    return Reading(reading / count, starting / epoch)
 
 
 def order_seconds(images: int, epoch: int) -> float:
@@ -142,8 +160,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--list", type=Path, help=argparse.SUPPRESS)  # in the process it starts
     options = parser.parse_args()
-    if any(size % BATCH for size in options.sizes):
-        parser.error(f"--sizes: give multiples of the batch size, {BATCH}")
+    if min(options.sizes) < 2 * BATCH:
+        parser.error(f"--sizes {min(options.sizes)}: give two batches or more, which are {2 * BATCH} images")
     return options
 
 

@@ -129,8 +129,6 @@ def _optimizer(module: nn.Module, fused: bool) -> torch.optim.Optimizer:
     optimizer = build_optimizer("sgd", module, weight_decay=5e-4, betas=(0.9, 0.999), eps=1e-8, fused=fused)
     for group in optimizer.param_groups:
         group["lr"] = 0.01
-        if not fused:
-            group["foreach"] = True  # torch's own choice when it is told that `fused` is False: one weight at a time
     return optimizer
 
 

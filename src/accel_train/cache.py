@@ -40,7 +40,7 @@ def cached(data: DataSet, config: TrainConfig, device: torch.device, group: Any)
 
 def _choose(data: DataSet, config: TrainConfig, device: torch.device) -> Cache:
     """Return where the images of this process will be; auto prefers the device, then memory that is shared."""
-    asked, workers = config.cache, config.workers
+    asked, workers = config.cache, config.workers not in ("auto", "0")
     in_memory = data.train.in_memory and data.val.in_memory
     if asked in ("device", "ram") and not in_memory:
         raise UserError(
@@ -49,7 +49,7 @@ def _choose(data: DataSet, config: TrainConfig, device: torch.device) -> Cache:
         )
     if asked == "device" and workers:
         raise UserError(
-            f"--cache device does not work with --workers {workers}: they cannot use the device",
+            f"--cache device does not work with --workers {config.workers}: they cannot use the device",
             "use --workers 0, or --cache ram",
         )
     if asked == "ram" and sys.platform != "linux":

@@ -42,12 +42,18 @@ class DataConfig(Config):
     data_dir: Path | None = Field(
         None, json_schema_extra=_DATA, description="Where data sets lie or are downloaded to."
     )
-    workers: int | None = Field(
-        None,
-        ge=0,
+    workers: str = Field(
+        "auto",
         json_schema_extra=_DATA,
-        description="Loader workers per process; never changes the result. Unset: by cores and device, 0 in memory.",
+        description="Loader workers per process; never changes the result. auto: by cores and device, 0 in memory.",
     )
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _is_count(cls, value: object) -> str:
+        if value != "auto" and not str(value).isdecimal():
+            raise UserError(f"--workers {value} is neither auto nor a number", "give auto, or 0 or more")
+        return str(value)
 
 
 class HardwareConfig(Config):

@@ -1,5 +1,6 @@
-"""Starts runs from a dict of options, and compares what they leave."""
+"""Starts runs from a dict of options, and reads and compares what they leave."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +23,19 @@ def greatest_difference(a: Path, b: Path) -> float:
     tensors, others = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (a, b))
     assert tensors.keys() == others.keys()
     return max(relative(tensors[name], others[name]) for name in tensors)
+
+
+def logged(folder: Path, rank: int, name: str) -> list[str]:
+    return re.findall(rf" {name} (\S+)", (folder / "log" / f"rank_{rank}.log").read_text())
+
+
+def losses(folder: Path, processes: int) -> list[float]:
+    """Return each update's loss: the mean over processes, whose shares are equal."""
+    by_rank = [[float(x) for x in logged(folder, rank, "local_loss")] for rank in range(processes)]
+    return [sum(shares) / processes for shares in zip(*by_rank, strict=True)]
+
+
+def ids(folder: Path, processes: int) -> list[int]:
+    """Return a hash of each update's set of images."""
+    by_rank = [[int(x, 16) for x in logged(folder, rank, "local_ids_hash")] for rank in range(processes)]
+    return [sum(shares) % 2**64 for shares in zip(*by_rank, strict=True)]

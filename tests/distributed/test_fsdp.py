@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import flags, greatest_difference
+from comparing import flags, greatest_difference, losses
 from conftest import LAUNCHERS, Runner, read_metrics
-from test_sameness import losses
 
 HERE = Path(__file__).parent
 CONFIG = HERE.parents[1] / "accelerate_configs" / "fsdp2_cpu_2_processes.yaml"

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from comparing import flags, greatest_difference
+from comparing import flags, greatest_difference, ids, losses
 from conftest import Runner
 from PIL import Image
-from test_sameness import ids, losses
 from torch import Tensor
 
 from accel_train.data.catalog import open_data
@@ -24,6 +23,7 @@ RUN = {
 FILES, PACKED = (f"--data {name} --image-size 24" for name in ("photographs", "packed"))
 WAYS = {
     "pictures": (f"{FILES} --workers 0", f"{FILES} --workers 2", f"{PACKED} --workers 0", f"{PACKED} --workers 2"),
+    "in memory": ("--cache off", "--cache device", "--cache ram", "--cache ram --workers 2"),
 }
 """Words that let a run read the same images in different ways."""
 
@@ -83,7 +83,7 @@ def read_epoch(data: Path, size: int, epoch: int) -> Tensor:
     source = open_data(str(data), directory=None, val_fraction=None, seed=0, limit=None).train
     order = EpochOrder(0, len(source))
     order.set_epoch(epoch)
-    tickets = order.tickets().sort().values.tolist()
+    tickets = np.sort(order.tickets())
     batch = TrainReader(source.at(size, random_crop=True), 0).__getitems__(tickets)
     assert isinstance(batch, Batch)
     return batch.images_BCHW.double()

@@ -1,13 +1,12 @@
 """The same run on any number of processes and loader workers."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
 import pytest
 import safetensors.torch
-from comparing import flags, greatest_difference, relative
+from comparing import flags, greatest_difference, ids, losses, relative
 from conftest import Runner, read_metrics
 
 from accel_train.config import TrainConfig
@@ -19,22 +18,6 @@ HERE = Path(__file__).parent
 MODELS = ("cnn", "networks:normalised")
 SIX_WORKERS = {"data": "networks:fashion", "global_batch_size": 96, "batch_size": 16, "augment": "standard"}
 RUN = {"epochs": 1, "lr": 0.05, "warmup_epochs": 0.1, "log_every": 1, "precision": "fp64"}
-
-
-def logged(folder: Path, rank: int, name: str) -> list[str]:
-    return re.findall(rf" {name} (\S+)", (folder / "log" / f"rank_{rank}.log").read_text())
-
-
-def losses(folder: Path, processes: int) -> list[float]:
-    """Return each update's loss: the mean over processes, whose shares are equal."""
-    by_rank = [[float(x) for x in logged(folder, rank, "local_loss")] for rank in range(processes)]
-    return [sum(shares) / processes for shares in zip(*by_rank, strict=True)]
-
-
-def ids(folder: Path, processes: int) -> list[int]:
-    """Return a hash of each update's set of images."""
-    by_rank = [[int(x, 16) for x in logged(folder, rank, "local_ids_hash")] for rank in range(processes)]
-    return [sum(shares) % 2**64 for shares in zip(*by_rank, strict=True)]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -165,7 +165,7 @@ def test_files_get_workers_and_memory_gets_none() -> None:
         (6, False, 5),
         (64, False, 8),
     ):
-        assert choose_workers(None, memory, cores=cores, on_cpu=on_cpu) == 0
-        assert choose_workers(None, files, cores=cores, on_cpu=on_cpu) == expected
+        assert choose_workers("auto", memory, cores=cores, on_cpu=on_cpu) == 0
+        assert choose_workers("auto", files, cores=cores, on_cpu=on_cpu) == expected
     for asked in (0, 3):
-        assert [choose_workers(asked, s, cores=8, on_cpu=True) for s in (memory, files)] == [asked, asked]
+        assert [choose_workers(str(asked), s, cores=8, on_cpu=True) for s in (memory, files)] == [asked, asked]

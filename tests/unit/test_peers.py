@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+import psutil
 import pytest
+from process_helpers import wait_for_end
 
 from accel_train.peers import Peer, _end_peer, holding_up
 
@@ -100,6 +102,24 @@ def test_only_a_process_of_that_rank_on_this_machine_is_killed(
         assert sleeper.poll() is None
     else:
         assert sleeper.wait(timeout=5) == code
+
+
+DEAF_WORKER = """
+import os, signal, sys, time
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_loader_workers_of_a_process_that_is_killed_go_with_it() -> None:
+    words, environment = [sys.executable, "-c", DEAF_WORKER], os.environ | {"RANK": "1"}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        worker = psutil.Process(int(process.stdout.readline()))
+        _end_peer(Peer(1, 0, 0).heard(f'["{socket.gethostname()}", {process.pid}, 0, 0]'.encode(), 0), 10)
+        wait_for_end(worker, 5)
 
 
 def test_a_process_that_has_ended_is_not_mistaken_for_another(sleeper: subprocess.Popen[bytes]) -> None:

@@ -27,6 +27,14 @@ class Batch(NamedTuple):
     tickets_B: Tensor
     """In training epoch × images + image id; in evaluation the image id, or PADDING."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Come from a loader worker with one tensor in shared memory: each costs a connection, however small it is."""
+        return _arrived, (self.images_BCHW, self.labels_B.numpy(), self.tickets_B.numpy())
+
+
+def _arrived(images_BCHW: Tensor, labels_B: NDArray[np.int64], tickets_B: NDArray[np.int64]) -> Batch:
+    return Batch(images_BCHW, torch.from_numpy(labels_B), torch.from_numpy(tickets_B))
+
 
 class TrainReader(Dataset[Batch]):
     """Reads the images of some tickets, each with a random key of its own."""
@@ -70,14 +78,14 @@ class LoaderSizes:
     pin_memory: bool
 
 
-def choose_workers(asked: int | None, source: Source, *, cores: int, on_cpu: bool) -> int:
+def choose_workers(asked: str, source: Source, *, cores: int, on_cpu: bool) -> int:
     """Return how many workers read for a process that has a share of so many cores.
 
-    None read from memory unless asked. From files all cores but one read for a GPU; where the CPU computes too, one in
+    auto: none read from memory. From files all cores but one read for a GPU; where the CPU computes too, one in
     four does.
     """
-    if asked is not None:
-        return asked
+    if asked != "auto":
+        return int(asked)
     if source.in_memory:
         return 0
     return max(1, min(_MOST_WORKERS, cores // 4 if on_cpu else cores - 1))
