@@ -1,10 +1,10 @@
 """Measures how the cost of data grows with their number: reading in memory, the order of an epoch, listing a folder.
 
-Reading is the program's own loader, without workers, over small images that lie in memory, in batches of 64: CPU seconds
-per image from the second batch of an epoch on, and those up to the first, in which the order is made; data sets of
-different sizes by turns. The folder is read by a process of its own as a run opens it, its entries
-in the kernel's cache; memory is the most that the process had resident, above what it had with torch imported. One
-thread. Prints medians and ranges over the rounds.
+Reading is the program's own loader, without workers, over small images that lie in memory, in batches of 64: CPU
+seconds per image from the second batch of an epoch on, and those up to the first, in which the order is made; data sets
+of different sizes by turns. The folder is read by a process of its own as a run opens it, its entries in the kernel's
+cache; memory is the most that the process had resident, above what it had with torch imported. One thread. Prints
+medians and ranges over the rounds.
 
     python benchmarks/loading.py
     python benchmarks/loading.py --folder DIR
