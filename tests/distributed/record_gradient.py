@@ -31,7 +31,7 @@ def write_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     hook.remove()
 
 
-hook = run.task.optimizer.optimizer.register_step_pre_hook(write_gradient)
+hook = run.task.optimizer.register_step_pre_hook(write_gradient)
 progress = (event for event in session.events() if isinstance(event, Progress))
 losses = [event.local_loss for event in islice(progress, 5)]
 (folder / f"losses_{rank}.json").write_text(json.dumps(losses))

@@ -34,7 +34,7 @@ def note_norm(optimizer, *_):
 torch.nn.utils.clip_grad_norm_ = noting_clip
 run = build_run(TrainConfig(**json.loads(sys.argv[1])), {})
 session = Session(run, Interruption())
-run.task.optimizer.optimizer.register_step_pre_hook(note_norm)
+run.task.optimizer.register_step_pre_hook(note_norm)
 for event in session.events():
     pass
 if run.accelerator.is_main_process:
