@@ -43,7 +43,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("processes", 2), ("accumulate", 3), ("workers", "5"), ("cache", "ram"), ("threads", 2), ("device", "cuda"), ("timeout", 9)),
+        *(("processes", 2), ("accumulate", 3), ("threads", 2), ("device", "cuda"), ("timeout", 9)),
+        *(("workers", "5"), ("cache", "ram")),
         *(("strategy", "ddp"), ("backend", "nccl"), ("output", Path("x")), ("resume", "never"), ("time_limit", "1h")),
         *(("epochs", 9), ("data_dir", Path("x")), ("log_every", 1), ("watch_every", 0), ("save_every", "3updates")),
         *(("keep", 9), ("on_nan", "rollback")),
