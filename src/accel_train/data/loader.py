@@ -1,5 +1,6 @@
 """DataLoaders that read a whole batch at once."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from accel_train.random_keys import hash_ids, make_key
 from accel_train.worker_signals import serve_parent
 
 _MOST_WORKERS = 8
+_SECONDS_TO_READ_ON = 0.0005
+"""Before a worker lets its thread that hands over a batch have its turn; Python's own 5 ms would be waited for."""
 
 
 class Batch(NamedTuple):
@@ -112,9 +115,14 @@ def _loader(
         collate_fn=_as_it_is,
         num_workers=sizes.workers,
         persistent_workers=sizes.workers > 0,
-        worker_init_fn=serve_parent,
+        worker_init_fn=_begin_worker,
         pin_memory=sizes.pin_memory,
     )
+
+
+def _begin_worker(worker_id: int) -> None:
+    serve_parent(worker_id)
+    sys.setswitchinterval(_SECONDS_TO_READ_ON)
 
 
 def _as_it_is(batch: Any) -> Any:
