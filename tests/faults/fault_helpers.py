@@ -176,6 +176,7 @@ def _be_accel_train(words: list[str], streams: Path) -> None:
 
 def _be_launcher(words: list[str], streams: Path) -> None:
     _begin_session(streams)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job, as these tests may be, ignores it
     os.execve(words[0], words, os.environ | {"HF_HOME": str(streams), "OMP_NUM_THREADS": "1"})
 
 
