@@ -91,8 +91,8 @@ def _shared(tensor: Tensor, group: Any) -> Tensor:
             file = os.memfd_create("accel_train")
             os.posix_fallocate(file, 0, tensor.nbytes)
             _map(os.getpid(), file, tensor).copy_(tensor)
-    except OSError as no_memory:
-        error = no_memory.errno or errno.ENOMEM
+    except (OSError, RuntimeError) as problem:  # torch's own have no number
+        error = getattr(problem, "errno", None) or errno.EACCES
     offers = process_group.exchange(group, [os.getpid(), file])
     pid, number = offers[launched_rank() - local_rank()]
     try:

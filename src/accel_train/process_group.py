@@ -45,7 +45,7 @@ def join(backend: str, timeout: int) -> None:
 def _let_threads_end() -> None:
     """Let the backend's threads drop what they hold: a loader worker that is forked just then hangs at once.
 
-    (CPython before 3.11.8, issue 112275: a lock that such a thread takes for a moment stays taken in the fork.)
+    (CPython issue 112275, seen with 3.11.7: a lock that such a thread takes for a moment stays taken in the fork.)
     """
     time.sleep(_SECONDS_TO_END)
 

@@ -20,7 +20,7 @@ from accel_train.cli.pack import pack
 from accel_train.cli.train import train
 from accel_train.errors import UserError
 from accel_train.interruption import Interruption
-from accel_train.launch import USERS_MISTAKE, launched, launched_rank, launcher_pid
+from accel_train.launch import USERS_MISTAKE, launched, launched_rank, launcher_pid, local_rank
 from accel_train.report.text import prepare_streams, printable
 
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
@@ -89,7 +89,7 @@ def _explain(error: Exception) -> int:
             _say(*_usage(error, message))
         return USERS_MISTAKE
     if isinstance(error, UserError):
-        if error.everywhere and int(os.environ.get("LOCAL_RANK", "0")) > 0:
+        if error.everywhere and local_rank() > 0:
             # Rank 0 of this machine says the same; a launcher ends all when the first of them is gone.
             time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
         else:
