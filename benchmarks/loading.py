@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ import torch
 
 from accel_train.data.catalog import open_data
 from accel_train.data.loader import LoaderSizes, batches, train_loader
-from accel_train.data.order import EpochOrder
+from accel_train.data.order import ImageOrder
 from accel_train.data.sources import MemorySource
 
 BATCH = 64
@@ -88,30 +89,27 @@ def noise(images: int) -> MemorySource:
 
 
 def read(source: MemorySource, images: int) -> Reading:
-    """Read so many images at least, in whole epochs."""
-    order = EpochOrder(0, len(source))
+    """Read so many images, beginning an epoch anew when one is over."""
     sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
-    loader = train_loader(source, sizes, order, accumulate=1)
+    loader, _ = train_loader(source, sizes, ImageOrder(0, len(source)), accumulate=1, epochs=1)
     reading = starting = 0.0
-    count = epoch = 0
+    count = starts = 0
     while count < images:
-        order.set_epoch(epoch)
         asked = time.process_time()
         iterator = batches(loader)
         next(iterator)
         begun = time.process_time()
-        count += sum(len(batch.labels_B) for batch in iterator)
+        count += sum(len(batch.labels_B) for batch in islice(iterator, (images - count) // BATCH + 1))
         reading += time.process_time() - begun
         starting += begun - asked
-        epoch += 1
-    return Reading(reading / count, starting / epoch)
+        starts += 1
+    return Reading(reading / count, starting / starts)
 
 
 def order_seconds(images: int, epoch: int) -> float:
-    order = EpochOrder(0, images)
-    order.set_epoch(epoch)
+    order = ImageOrder(0, images)
     started = time.process_time()
-    order.tickets()
+    order.tickets(epoch)
     return time.process_time() - started
 
 

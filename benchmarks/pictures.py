@@ -25,7 +25,7 @@ from torchvision.datasets import ImageFolder
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import open_data
 from accel_train.data.loader import LoaderSizes, batches, train_loader
-from accel_train.data.order import EpochOrder
+from accel_train.data.order import ImageOrder
 from accel_train.data.sources import DataSet
 from accel_train.defaults import Augmentation
 from accel_train.tuning import keep_freed_memory
@@ -50,7 +50,8 @@ def ours(data: DataSet) -> Turn:
     def turn(size: int, count: int, seed: int) -> tuple[float, ...]:
         source = data.train.at(size, random_crop=True)
         sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
-        read = batches(train_loader(source, sizes, EpochOrder(seed, len(source)), accumulate=1))
+        loader, _ = train_loader(source, sizes, ImageOrder(seed, len(source)), accumulate=1, epochs=1)
+        read = batches(loader)
         augmentation = Augmentation(flip=True, random_crop=True)
         device = torch.device("cpu")
         transform = ImageTransform(seed, augmentation, 3, size, data.mean, data.std, torch.float32, device)

@@ -130,7 +130,10 @@ def _accelerator(kind: str, backend: str | None, autocast: str, timeout: int, st
         fsdp_plugin=fsdp2,
         rng_types=[],  # keys take the place of generators in step
         dataloader_config=DataLoaderConfiguration(
-            split_batches=True, even_batches=False, use_seedable_sampler=False, non_blocking=True
+            split_batches=True,
+            even_batches=False,
+            use_seedable_sampler=False,
+            non_blocking=kind == "cuda",  # from pinned memory: that of loader workers is used again
         ),
         kwargs_handlers=[
             group,

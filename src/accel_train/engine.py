@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from torch import Tensor, nn
 
 from accel_train.averaging import WeightAverage
 from accel_train.data.augment import ImageTransform
-from accel_train.data.loader import Batch, batches
-from accel_train.data.order import PADDING, EpochOrder
+from accel_train.data.handover import Batch
+from accel_train.data.loader import batches
+from accel_train.data.order import PADDING, UpdateSampler
 from accel_train.divergence import Divergence
 from accel_train.events import EpochEnd, Progress, RunEnded, UpdateDone
 from accel_train.gradients import MeanGradient, gradient_norm, refuse_unused
@@ -40,8 +42,8 @@ class Task:
     """Changes the weights by their gradients."""
     train_loader: Any
     val_loader: Any
-    order: EpochOrder
-    """That `train_loader` reads in."""
+    sampler: UpdateSampler
+    """Of `train_loader`."""
     transform: ImageTransform
     statistics: RunningStatistics
     gradient: MeanGradient
@@ -75,9 +77,11 @@ def train(
     validation was interrupted.
     """
     began = time.perf_counter() - position.seconds
+    task.sampler.first_update = position.update
+    stream = batches(task.train_loader)
     while (reason := stopping.reason(position)) is None and position.epochs < task.plan.epochs:
         epoch_began = time.perf_counter()
-        pace = yield from _train_one_epoch(task, position, meter, waiting)
+        pace = yield from _train_one_epoch(task, stream, position, meter, waiting)
         with meter.mark("validation"):
             if not _validate(task, position, waiting, pace, epoch_began):
                 return
@@ -105,17 +109,16 @@ def train(
 
 
 def _train_one_epoch(
-    task: Task, position: Position, meter: Meter, waiting: Waiting
+    task: Task, stream: Iterator[Batch], position: Position, meter: Meter, waiting: Waiting
 ) -> Generator[UpdateDone | Progress, None, float]:
     """Collective: make the rest of an epoch's updates; return images per second over all processes."""
     plan, began_at = task.plan, position.update
     task.model.train()
-    task.train_loader.set_epoch(position.epochs)
-    task.order.first_update = position.update - position.epochs * plan.updates_per_epoch
+    updates_left = (position.epochs + 1) * plan.updates_per_epoch - position.update
     sums_before = torch.empty(0)
     tickets: list[Tensor] = []
     meter.start()
-    for number, batch in enumerate(meter.waiting_for(batches(task.train_loader))):
+    for number, batch in enumerate(meter.waiting_for(islice(stream, updates_left * plan.accumulate))):
         micro_batch = number % plan.accumulate
         logged = (position.update + 1) % task.log_every == 0
         if logged and micro_batch == 0:

@@ -15,7 +15,7 @@ from accel_train.config import Cache, TrainConfig
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import data_notes, open_data
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, train_loader
-from accel_train.data.order import EpochOrder
+from accel_train.data.order import ImageOrder
 from accel_train.data.sources import DataSet
 from accel_train.defaults import DATA_DEFAULTS, Augmentation, with_defaults
 from accel_train.divergence import Divergence
@@ -213,13 +213,10 @@ def _prepare(
         compile_model(module, accelerator.device)
     pin_memory = workers > 0 and accelerator.device.type == "cuda"
     sizes = LoaderSizes(plan.batch_size, plan.processes, workers, pin_memory)
-    order = EpochOrder(config.seed, len(train))
+    order = ImageOrder(config.seed, len(train))
+    train_batches, sampler = train_loader(train, sizes, order, accumulate=plan.accumulate, epochs=plan.epochs)
     model, optimizer, train_batches, val_batches = distributed.prepare(
-        accelerator,
-        module,
-        optimizer,
-        train_loader(train, sizes, order, accumulate=plan.accumulate),
-        evaluation_loader(val, sizes),
+        accelerator, module, optimizer, train_batches, evaluation_loader(val, sizes)
     )
     plain = distributed.unwrapped(accelerator, model)
     statistics = RunningStatistics(plain)
@@ -233,7 +230,7 @@ def _prepare(
         step=optimizer.step if accelerator.scaler else optimizer.optimizer.step,
         train_loader=train_batches,
         val_loader=val_batches,
-        order=order,
+        sampler=sampler,
         transform=_transform(config, data, built, augmentation, dtype, accelerator.device),
         statistics=statistics,
         gradient=mean_gradient(accelerator, model, statistics, plan),

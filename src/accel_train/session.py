@@ -201,11 +201,11 @@ class Session:
 
     def _compare(self, update: int) -> None:
         """Collective: see that all processes have the same weights, statistics, order and configuration."""
-        plan, order, model = self._task.plan, self._task.order, self._trained.model
+        plan, order, model = self._task.plan, self._task.sampler.sampler, self._trained.model
         found = {
             "weights": fingerprint(model.parameters()),
             "BatchNorm statistics": fingerprint(model.buffers()),
-            "order": make_key(order.seed, order.images, order.epoch, self._position.update),
+            "order": make_key(order.seed, order.images, self._position.epochs, self._position.update),
             "configuration": make_key(plan.global_batch, plan.batch_size, plan.total_updates, self._task.seed),
         }
         compare(self._run.group, found, update)

@@ -11,8 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from accel_train.data.catalog import open_data
-from accel_train.data.loader import Batch, TrainReader
-from accel_train.data.order import EpochOrder
+from accel_train.data.handover import Batch
+from accel_train.data.loader import TrainReader
+from accel_train.data.order import ImageOrder
 
 HERE = Path(__file__).parent
 SIDE = 40
@@ -81,9 +82,7 @@ def test_a_run_does_not_depend_on_how_its_images_are_read(pictures: Runner, ways
 def read_epoch(data: Path, size: int, epoch: int) -> Tensor:
     """Return images_BCHW of every ticket of an epoch, in the order of the images."""
     source = open_data(str(data), directory=None, val_fraction=None, seed=0, limit=None).train
-    order = EpochOrder(0, len(source))
-    order.set_epoch(epoch)
-    tickets = np.sort(order.tickets())
+    tickets = np.sort(ImageOrder(0, len(source)).tickets(epoch))
     batch = TrainReader(source.at(size, random_crop=True), 0).__getitems__(tickets)
     assert isinstance(batch, Batch)
     return batch.images_BCHW.double()

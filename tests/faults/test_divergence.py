@@ -11,7 +11,7 @@ from conftest import read_metrics
 from fault_helpers import ON_CPU, TINY, Program, assert_same_run, finished, started
 
 from accel_train.checkpoint_folders import update_of
-from accel_train.data.order import EpochOrder
+from accel_train.data.order import ImageOrder
 
 IMAGES, PER_RANK = 64, 4
 WORDS = ("--data", "fragile:data", "--model", "fragile:net", "--workers", "0", "--lr", "0.01", *ON_CPU)
@@ -60,7 +60,7 @@ def poison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Poison:
     monkeypatch.chdir(tmp_path)
 
     def write(update: int) -> None:
-        image = EpochOrder(0, IMAGES).tickets()[(update - 1) * 2 * PER_RANK + PER_RANK]
+        image = ImageOrder(0, IMAGES).tickets(0)[(update - 1) * 2 * PER_RANK + PER_RANK]
         Path("fragile.py").write_text(f"POISON = {image}\n{FRAGILE}")
 
     return write

@@ -2,9 +2,11 @@
 
 import multiprocessing
 import pickle
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from accel_train.data.handover import Batch
 from accel_train.data.loader import (
-    Batch,
     EvaluationReader,
     LoaderSizes,
     TrainReader,
@@ -23,7 +25,7 @@ from accel_train.data.loader import (
     evaluation_loader,
     train_loader,
 )
-from accel_train.data.order import PADDING, EpochOrder
+from accel_train.data.order import PADDING, ImageOrder
 from accel_train.data.pictures import FolderSource
 from accel_train.data.sources import ItemSource, MemorySource
 from accel_train.errors import LocalError
@@ -50,18 +52,30 @@ class EchoSource:
         return torch.tensor(ids), torch.tensor(keys if keys is not None else [0] * len(ids))
 
 
+def read_all(loader: DataLoader[Batch]) -> list[Batch]:
+    """Return copies of all batches: their memory is used again."""
+    return [Batch(*(tensor.clone() for tensor in batch)) for batch in batches(loader)]
+
+
 @pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
 def test_training_reads_each_ticket_with_a_key_of_its_own_epoch_after_epoch(sizes: LoaderSizes) -> None:
-    loader = train_loader(EchoSource(11), sizes, EpochOrder(3, 11), accumulate=1)
-    expected = EpochOrder(3, 11)
-    for epoch in (0, 1):  # workers outlive the epoch
-        loader.batch_sampler.sampler.set_epoch(epoch)
-        expected.set_epoch(epoch)
-        read = list(batches(loader))
-        tickets = torch.cat([batch.tickets_B for batch in read])
-        assert tickets.tolist() == expected.tickets()[:8].tolist()
-        assert torch.cat([batch.images_BCHW for batch in read]).tolist() == (tickets % 11).tolist()
-        assert torch.equal(torch.cat([batch.labels_B for batch in read]), hash_ids(make_key(3, "read"), tickets))
+    loader, _ = train_loader(EchoSource(11), sizes, ImageOrder(3, 11), accumulate=1, epochs=9)
+    read = read_all(loader)
+    tickets = torch.cat([batch.tickets_B for batch in read])
+    assert tickets.tolist() == [t for epoch in range(9) for t in ImageOrder(3, 11).tickets(epoch)[:8]]
+    assert torch.cat([batch.images_BCHW for batch in read]).tolist() == (tickets % 11).tolist()
+    assert torch.equal(torch.cat([batch.labels_B for batch in read]), hash_ids(make_key(3, "read"), tickets))
+
+
+@pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
+def test_reading_can_be_broken_off_and_go_on_elsewhere(sizes: LoaderSizes) -> None:
+    """As a rollback does; what workers have read ahead by then is left out."""
+    loader, sampler = train_loader(EchoSource(11), sizes, ImageOrder(3, 11), accumulate=1, epochs=9)
+    whole = [batch.tickets_B.tolist() for batch in batches(loader)]
+    for first_update in (0, 5, 2):
+        sampler.first_update = first_update
+        some = [batch.tickets_B.tolist() for batch in islice(batches(loader), 3)]
+        assert some == whole[first_update : first_update + 3]
 
 
 def test_an_images_key_changes_with_seed_and_epoch() -> None:
@@ -98,17 +112,22 @@ class Noisy:
         return torch.rand(1, 2, 2), index % 2
 
 
-def read_all(sizes: LoaderSizes) -> list[Batch]:
+def read_noise(sizes: LoaderSizes) -> list[Batch]:
     source = ItemSource(Noisy.classes, Noisy())
-    loader = train_loader(source, sizes, EpochOrder(1, len(source)), accumulate=2)
-    return [*batches(loader), *batches(evaluation_loader(source, sizes))]
+    loader, _ = train_loader(source, sizes, ImageOrder(1, len(source)), accumulate=2, epochs=3)
+    return read_all(loader) + read_all(evaluation_loader(source, sizes))
 
 
 def test_no_workers_and_two_read_the_same_numbers() -> None:
-    with_none, with_two = read_all(ALONE), read_all(IN_WORKERS)
-    assert len(with_none) == len(with_two) == 8
+    with_none, with_two = read_noise(ALONE), read_noise(IN_WORKERS)
+    assert len(with_none) == len(with_two) == 16
     for one, two in zip(with_none, with_two, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def twenty_images(sizes: LoaderSizes) -> DataLoader[Batch]:
+    """Return a loader of images of which one cannot be read."""
+    return train_loader(EchoSource(20), sizes, ImageOrder(0, 20), accumulate=1, epochs=1)[0]
 
 
 def failure(loader: DataLoader[Batch]) -> LocalError:
@@ -122,7 +141,7 @@ def failure(loader: DataLoader[Batch]) -> LocalError:
 
 @pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
 def test_an_error_in_reading_arrives_whole(sizes: LoaderSizes) -> None:
-    error = failure(train_loader(EchoSource(20), sizes, EpochOrder(0, 20), accumulate=1))
+    error = failure(twenty_images(sizes))
     assert (error.message, error.hint) == ("cannot read the picture a/13.jpg: broken", "repair it or remove it")
 
 
@@ -138,7 +157,7 @@ def test_an_error_in_reading_ends_the_workers_at_once() -> None:
     """Held by the error, they would live until garbage is collected, which then waits 5 s for each."""
     before = set(multiprocessing.active_children())
     with suppress(LocalError):
-        list(batches(train_loader(EchoSource(20), IN_WORKERS, EpochOrder(0, 20), accumulate=1)))
+        list(batches(twenty_images(IN_WORKERS)))
     assert set(multiprocessing.active_children()) <= before
 
 
@@ -149,7 +168,7 @@ def test_errors_survive_the_way_between_processes() -> None:
 
 def test_batches_of_all_processes_come_together_for_accelerate_to_split() -> None:
     sizes = LoaderSizes(batch_size=2, processes=3, workers=0, pin_memory=False)
-    loader = train_loader(EchoSource(12), sizes, EpochOrder(0, 12), accumulate=2)
+    loader, _ = train_loader(EchoSource(12), sizes, ImageOrder(0, 12), accumulate=2, epochs=1)
     assert [len(batch.tickets_B) for batch in batches(loader)] == [6, 6]
     assert len(loader) == 2
 
@@ -169,3 +188,27 @@ def test_files_get_workers_and_memory_gets_none() -> None:
         assert choose_workers("auto", files, cores=cores, on_cpu=on_cpu) == expected
     for asked in (0, 3):
         assert [choose_workers(str(asked), s, cores=8, on_cpu=True) for s in (memory, files)] == [asked, asked]
+
+
+def test_what_workers_hand_over_is_untouched_while_it_and_the_next_are_held() -> None:
+    """Accelerate holds the next batch while one is trained on; workers read as far ahead as they may meanwhile."""
+    one_worker = LoaderSizes(batch_size=2, processes=1, workers=1, pin_memory=False)
+    for sizes in (one_worker, IN_WORKERS):
+        loader, _ = train_loader(EchoSource(11), sizes, ImageOrder(3, 11), accumulate=1, epochs=9)
+        held = None
+        for batch in batches(loader):
+            if held is not None:
+                time.sleep(0.005)
+                assert held.images_BCHW.tolist() == (held.tickets_B % 11).tolist()
+            held = batch
+
+
+def test_batches_of_other_shapes_are_handed_over_too() -> None:
+    class Growing(EchoSource):
+        def read(self, ids: Sequence[int], keys: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+            return torch.full((len(ids), 1 + ids[0] % 3), ids[0]), torch.zeros(len(ids), dtype=torch.int64)
+
+    loader, _ = train_loader(Growing(11), IN_WORKERS, ImageOrder(3, 11), accumulate=1, epochs=9)
+    for batch in batches(loader):
+        first = int(batch.tickets_B[0] % 11)
+        assert batch.images_BCHW.tolist() == [[first] * (1 + first % 3)] * 4

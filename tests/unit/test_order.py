@@ -6,7 +6,7 @@ import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard
 
-from accel_train.data.order import PADDING, EpochOrder, EvaluationSampler, UpdateSampler
+from accel_train.data.order import PADDING, EvaluationSampler, ImageOrder, UpdateSampler
 
 
 def lists(sampler: Any) -> list[list[int]]:
@@ -21,16 +21,13 @@ def shards(sampler: Any, processes: int) -> list[list[list[int]]]:
     ]
 
 
-def update_sampler(images: int, batch_size: int, processes: int, accumulate: int, epoch: int = 0) -> UpdateSampler:
-    sampler = UpdateSampler(EpochOrder(3, images), batch_size=batch_size, processes=processes, accumulate=accumulate)
-    sampler.sampler.set_epoch(epoch)
-    return sampler
+def update_sampler(images: int, batch_size: int, processes: int, accumulate: int, epochs: int = 1) -> UpdateSampler:
+    order = ImageOrder(3, images)
+    return UpdateSampler(order, batch_size=batch_size, processes=processes, accumulate=accumulate, epochs=epochs)
 
 
 def tickets(seed: int, images: int, epoch: int) -> list[int]:
-    order = EpochOrder(seed, images)
-    order.set_epoch(epoch)
-    return order.tickets().tolist()
+    return ImageOrder(seed, images).tickets(epoch).tolist()
 
 
 @pytest.mark.parametrize("images", [1, 2, 10, 1437])
@@ -49,34 +46,28 @@ def test_seed_and_epoch_fix_the_order_and_each_changes_it() -> None:
         assert sum(a == b for a, b in zip(first, other, strict=True)) < 10  # unrelated orders share about one place
 
 
-def test_an_order_made_anew_in_mid_run_goes_on_alike() -> None:
-    going_on = EpochOrder(5, 100)
-    for epoch in range(3):
-        going_on.set_epoch(epoch)
-        going_on.tickets()
-    assert going_on.tickets().tolist() == tickets(5, 100, 2)
-
-
-def test_accelerate_finds_set_epoch_where_its_wrappers_look() -> None:
-    sampler = update_sampler(20, 2, 2, 1)
-    shard = BatchSamplerShard(sampler, 2, 0, split_batches=True, even_batches=False)
-    shard.batch_sampler.sampler.set_epoch(4)
-    assert {ticket // 20 for batch in shard for ticket in batch} == {4}
+@pytest.mark.parametrize("first_update", [0, 1, 2, 3, 5, 8])
+def test_a_run_that_begins_later_goes_on_alike(first_update: int) -> None:
+    """An epoch of 20 images has three updates: 0 and 3 begin one, after 8 there is one more."""
+    whole, later = (update_sampler(20, 2, 1, 3, epochs=3) for _ in range(2))
+    later.first_update = first_update
+    assert lists(later) == lists(whole)[3 * first_update :]
+    assert len(later) == len(lists(later))
 
 
 @pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
-@pytest.mark.parametrize("epoch", [0, 2])
-def test_process_p_carries_the_virtual_workers_from_p_times_a(processes: int, accumulate: int, epoch: int) -> None:
-    images, batch_size, workers = 1000, 5, 6
-    order = tickets(3, images, epoch)
-    by_process = shards(update_sampler(images, batch_size, processes, accumulate, epoch), processes)
+def test_process_p_carries_the_virtual_workers_from_p_times_a(processes: int, accumulate: int) -> None:
+    images, batch_size, workers, epochs = 1000, 5, 6, 3
+    orders = [tickets(3, images, epoch) for epoch in range(epochs)]
+    by_process = shards(update_sampler(images, batch_size, processes, accumulate, epochs), processes)
     updates = images // (batch_size * workers)
     for process, batches in enumerate(by_process):
-        assert len(batches) == updates * accumulate
+        assert len(batches) == epochs * updates * accumulate
         for position, batch in enumerate(batches):
             update, micro_batch = divmod(position, accumulate)
+            epoch, update = divmod(update, updates)
             start = update * batch_size * workers + (process * accumulate + micro_batch) * batch_size
-            assert batch == order[start : start + batch_size]
+            assert batch == orders[epoch][start : start + batch_size]
 
 
 @pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
@@ -97,7 +88,7 @@ def test_images_that_fill_no_update_are_left_out(images: int, updates: int) -> N
     assert sorted(t for batch in batches for t in batch) == sorted(tickets(3, images, 0)[: updates * 12])
 
 
-def test_an_epochs_iteration_can_be_repeated() -> None:
+def test_an_iteration_can_be_repeated() -> None:
     sampler = update_sampler(100, 2, 2, 3)
     assert lists(sampler) == lists(sampler)
 

@@ -3,40 +3,24 @@
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from accel_train.data.order import EpochOrder, EvaluationSampler, UpdateSampler
+from accel_train.data.handover import Batch, Handover
+from accel_train.data.order import EvaluationSampler, ImageOrder, UpdateSampler
 from accel_train.data.sources import Ids, Source
 from accel_train.errors import LocalError
 from accel_train.random_keys import hash_ids, make_key
 from accel_train.worker_signals import serve_parent
 
 _MOST_WORKERS = 8
+_AHEAD = 4
+"""Batches that are read before they are asked for, at least; and two a worker."""
 _SECONDS_TO_READ_ON = 0.0005
 """Before a worker lets its thread that hands over a batch have its turn; Python's own 5 ms would be waited for."""
-
-
-class Batch(NamedTuple):
-    """Images as read, before anything is done to them on the device."""
-
-    images_BCHW: Tensor
-    labels_B: Tensor
-    tickets_B: Tensor
-    """In training epoch × images + image id; in evaluation the image id, or PADDING."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Come from a loader worker with one tensor in shared memory: each costs a connection, however small it is."""
-        return _arrived, (self.images_BCHW, self.labels_B.numpy(), self.tickets_B.numpy())
-
-
-def _arrived(images_BCHW: Tensor, labels_B: NDArray[np.int64], tickets_B: NDArray[np.int64]) -> Batch:
-    return Batch(images_BCHW, torch.from_numpy(labels_B), torch.from_numpy(tickets_B))
 
 
 class TrainReader(Dataset[Batch]):
@@ -94,10 +78,14 @@ def choose_workers(asked: str, source: Source, *, cores: int, on_cpu: bool) -> i
     return max(1, min(_MOST_WORKERS, cores // 4 if on_cpu else cores - 1))
 
 
-def train_loader(source: Source, sizes: LoaderSizes, order: EpochOrder, *, accumulate: int) -> DataLoader[Batch]:
-    """Return a loader of all processes' micro-batches in an order, for Accelerate to split."""
-    sampler = UpdateSampler(order, batch_size=sizes.batch_size, processes=sizes.processes, accumulate=accumulate)
-    return _loader(TrainReader(source, order.seed), sampler, sizes)
+def train_loader(
+    source: Source, sizes: LoaderSizes, order: ImageOrder, *, accumulate: int, epochs: int
+) -> tuple[DataLoader[Batch], UpdateSampler]:
+    """Return a loader of all processes' micro-batches of all epochs, for Accelerate to split, and its sampler."""
+    sampler = UpdateSampler(
+        order, batch_size=sizes.batch_size, processes=sizes.processes, accumulate=accumulate, epochs=epochs
+    )
+    return _loader(TrainReader(source, order.seed), sampler, sizes), sampler
 
 
 def evaluation_loader(source: Source, sizes: LoaderSizes) -> DataLoader[Batch]:
@@ -109,12 +97,14 @@ def evaluation_loader(source: Source, sizes: LoaderSizes) -> DataLoader[Batch]:
 def _loader(
     reader: TrainReader | EvaluationReader, sampler: UpdateSampler | EvaluationSampler, sizes: LoaderSizes
 ) -> DataLoader[Batch]:
+    ahead = max(2, _AHEAD // max(1, sizes.workers))
     return DataLoader(
         reader,
         batch_sampler=sampler,  # type: ignore[arg-type]  # of arrays, which torch and Accelerate take like lists
-        collate_fn=_as_it_is,
+        collate_fn=Handover(ahead),
         num_workers=sizes.workers,
         persistent_workers=sizes.workers > 0,
+        prefetch_factor=ahead if sizes.workers else None,
         worker_init_fn=_begin_worker,
         pin_memory=sizes.pin_memory,
     )
@@ -125,12 +115,11 @@ def _begin_worker(worker_id: int) -> None:
     sys.setswitchinterval(_SECONDS_TO_READ_ON)
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
 def batches(loader: Iterable[Batch | LocalError]) -> Iterator[Batch]:
-    """Iterate over a loader, raising what went wrong in reading."""
+    """Iterate over a loader, raising what went wrong in reading.
+
+    The images of a batch from a worker hold only until the next batch is asked for: their memory is used again.
+    """
     for batch in loader:
         if isinstance(batch, LocalError):
             raise LocalError(batch.message, batch.hint)  # not itself: it would hold this frame, and so the workers

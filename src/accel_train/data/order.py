@@ -5,6 +5,7 @@ A ticket is epoch × images + image id: it tells a loader worker that outlives e
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,54 +16,52 @@ PADDING = -1
 """Stands in for an image where a process has none left to evaluate."""
 
 
-class EpochOrder:
-    """The order of the images of an epoch.
+@dataclass(frozen=True)
+class ImageOrder:
+    """The order in which each epoch goes through the images."""
 
-    Accelerate's wrappers find :meth:`set_epoch` only on an object at `batch_sampler.sampler`.
-    """
+    seed: int
+    images: int
 
-    def __init__(self, seed: int, images: int) -> None:
-        self.seed = seed
-        self.images = images
-        self.epoch = 0
-        self.first_update = 0
-        """Of the next iteration, counted within the epoch: a run that is resumed leaves out what was done."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch, counted from 0, of the next iteration."""
-        self.epoch = epoch
-
-    def tickets(self) -> NDArray[np.int64]:
-        """Return the tickets of the epoch in order, each image once."""
-        hashes = hash_ids(make_key(self.seed, "order", self.epoch), np.arange(self.images))
-        return self.epoch * self.images + np.argsort(hashes)  # no two are equal: the hash is one-to-one
+    def tickets(self, epoch: int) -> NDArray[np.int64]:
+        """Return the tickets of an epoch, counted from 0, in order, each image once."""
+        hashes = hash_ids(make_key(self.seed, "order", epoch), np.arange(self.images))
+        return epoch * self.images + np.argsort(hashes)  # no two are equal: the hash is one-to-one
 
 
 class UpdateSampler:
     """Yields, for micro-batch m of every update, the tickets of the virtual workers m, A+m, 2A+m, …
 
     Cut into equal parts by Accelerate's `split_batches`, these are micro-batch m of each process. Images
-    at the end of the order that fill no update are left out.
+    at the end of an epoch's order that fill no update are left out.
+
+    One iteration goes through all epochs, so that loader workers read on while an epoch is evaluated.
     """
 
     drop_last = True
 
-    def __init__(self, order: EpochOrder, *, batch_size: int, processes: int, accumulate: int) -> None:
+    def __init__(self, order: ImageOrder, *, batch_size: int, processes: int, accumulate: int, epochs: int) -> None:
         self.sampler = order
         self.batch_size = batch_size * processes
+        self.first_update = 0
+        """Of the next iteration, counted from the start of the run: one that is resumed leaves out what was done."""
         self._shape = (processes, accumulate, batch_size)
-        self._updates = order.images // (self.batch_size * accumulate)
+        self._epochs = epochs
+        self._updates_per_epoch = order.images // (self.batch_size * accumulate)
 
     def __len__(self) -> int:
-        return self._updates * self._shape[1]
+        return (self._epochs * self._updates_per_epoch - self.first_update) * self._shape[1]
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
         processes, accumulate, batch_size = self._shape
-        used = self._updates * processes * accumulate * batch_size
-        updates = self.sampler.tickets()[:used].reshape(-1, processes, accumulate, batch_size)
-        for by_process in updates[self.sampler.first_update :]:
-            for micro_batch in range(accumulate):
-                yield by_process[:, micro_batch].ravel()
+        used = self._updates_per_epoch * processes * accumulate * batch_size
+        epochs_done, done = divmod(self.first_update, self._updates_per_epoch)
+        for epoch in range(epochs_done, self._epochs):
+            updates = self.sampler.tickets(epoch)[:used].reshape(-1, processes, accumulate, batch_size)
+            for by_process in updates[done:]:
+                for micro_batch in range(accumulate):
+                    yield by_process[:, micro_batch].ravel()
+            done = 0
 
 
 class EvaluationSampler:

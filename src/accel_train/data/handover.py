@@ -1,0 +1,96 @@
+"""How loader workers hand batches over: in shared memory that is used again and again.
+
+Torch by itself makes new shared memory for each batch, of which both processes map and give back the pages, and a
+connection that brings its file.
+"""
+
+from itertools import count
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from accel_train.errors import LocalError
+
+_HELD = 2
+"""Batches that the trainer may look at: the one that it was given, and the next, which Accelerate keeps ready."""
+
+
+class Batch(NamedTuple):
+    """Images as read, before anything is done to them on the device."""
+
+    images_BCHW: Tensor
+    labels_B: Tensor
+    tickets_B: Tensor
+    """In training epoch × images + image id; in evaluation the image id, or PADDING."""
+
+
+class Handover:
+    """The shared memory of a loader's workers; a `collate_fn`, which workers call with each batch they have read."""
+
+    def __init__(self, batches_ahead: int) -> None:
+        """Make memory, once it is used, for so many batches of each worker that were read before they are needed."""
+        self._number = next(_NUMBERS)
+        self._slots = batches_ahead + _HELD
+        self._sent = 0
+        self._images: dict[tuple[int, int], Tensor] = {}
+        """By worker and slot: those that this process writes, or that it has been told of."""
+        _ALIVE[self._number] = self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_images": {}}
+
+    def __call__(self, batch: Batch | LocalError) -> "Batch | LocalError | _Sent":
+        worker = get_worker_info()
+        if worker is None or isinstance(batch, LocalError):
+            return batch
+        place = worker.id, self._sent % self._slots
+        self._sent += 1
+        shared, new = self._images.get(place), None
+        if shared is None or not _alike(shared, batch.images_BCHW):
+            shared = new = self._images[place] = torch.empty_like(batch.images_BCHW).share_memory_()
+        shared.copy_(batch.images_BCHW)
+        return _Sent(self._number, place, new, batch.labels_B.numpy(), batch.tickets_B.numpy())
+
+    def find(self, place: tuple[int, int], new: Tensor | None) -> Tensor:
+        """Return the memory at a place; when it is first used, it comes along."""
+        if new is not None:
+            self._images[place] = new
+        return self._images[place]
+
+
+_NUMBERS = count()
+_ALIVE: WeakValueDictionary[int, Handover] = WeakValueDictionary()
+"""In the process that trains, for batches to find the memory that they lie in."""
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+
+
+class _Sent(NamedTuple):
+    """A batch on its way, which arrives as a Batch."""
+
+    handover: int
+    place: tuple[int, int]
+    new: Tensor | None
+    labels_B: NDArray[np.int64]
+    tickets_B: NDArray[np.int64]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, tuple(self)
+
+
+def _arrived(
+    handover: int,
+    place: tuple[int, int],
+    new: Tensor | None,
+    labels_B: NDArray[np.int64],
+    tickets_B: NDArray[np.int64],
+) -> Batch:
+    images_BCHW = _ALIVE[handover].find(place, new)
+    return Batch(images_BCHW, torch.from_numpy(labels_B), torch.from_numpy(tickets_B))
