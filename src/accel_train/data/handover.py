@@ -18,6 +18,9 @@ from accel_train.errors import LocalError
 
 _HELD = 2
 """Batches that the trainer may look at: the one that it was given, and the next, which Accelerate keeps ready."""
+_NUMBERS = count()
+_ALIVE: "WeakValueDictionary[int, Handover]" = WeakValueDictionary()
+"""In the process that trains, for batches to find the memory that they lie in."""
 
 
 class Batch(NamedTuple):
@@ -44,7 +47,8 @@ class Handover:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_images": {}}
 
-    def __call__(self, batch: Batch | LocalError) -> "Batch | LocalError | _Sent":
+    def __call__(self, batch: Any) -> Any:
+        """Return what arrives in the process that trains as the Batch, or the LocalError, that was read."""
         worker = get_worker_info()
         if worker is None or isinstance(batch, LocalError):
             return batch
@@ -52,7 +56,8 @@ class Handover:
         self._sent += 1
         shared, new = self._images.get(place), None
         if shared is None or not _alike(shared, batch.images_BCHW):
-            shared = new = self._images[place] = torch.empty_like(batch.images_BCHW).share_memory_()
+            new = torch.empty_like(batch.images_BCHW).share_memory_()  # type: ignore[no-untyped-call]
+            shared = self._images[place] = new
         shared.copy_(batch.images_BCHW)
         return _Sent(self._number, place, new, batch.labels_B.numpy(), batch.tickets_B.numpy())
 
@@ -61,11 +66,6 @@ class Handover:
         if new is not None:
             self._images[place] = new
         return self._images[place]
-
-
-_NUMBERS = count()
-_ALIVE: WeakValueDictionary[int, Handover] = WeakValueDictionary()
-"""In the process that trains, for batches to find the memory that they lie in."""
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
