@@ -68,7 +68,8 @@ def _train(work: Work, setting: Setting) -> tuple[Found, Description]:
             *("train", "--data", work.data, "--model", work.model, "--limit", str(setting.images), "--epochs", "1"),
             *("--batch-size", str(setting.batch_size), "--processes", str(setting.processes)),
             *("--device", setting.device, "--precision", setting.precision, *["--compile"] * setting.compile),
-            *("--augment", work.augment, "--profile", "--json", "--output", str(run)),
+            # Of a small learning rate: one that follows the batch would make some settings diverge.
+            *("--augment", work.augment, "--lr", "0.01", "--profile", "--json", "--output", str(run)),
         ]
         return _run([sys.executable, "-m", "accel_train", *words]), read_description(run)
 

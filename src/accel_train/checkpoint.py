@@ -12,10 +12,6 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
-from torch.distributed.checkpoint.state_dict_loader import load as load_distributed
-from torch.distributed.checkpoint.state_dict_saver import save as save_distributed
 
 from accel_train import checkpoint_folders, sharding
 from accel_train.averaging import WeightAverage
@@ -118,11 +114,15 @@ class Checkpoints:
         self._thread.shutdown()
 
     def _write(self, staged: dict[str, Any], update: int, record: dict[str, Any], best: int | None) -> int | None:
+        from torch.distributed.checkpoint.api import CheckpointException
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+        from torch.distributed.checkpoint.state_dict_saver import save
+
         partial = checkpoint_folders.begin(self._folder / CHECKPOINTS, update, record["nonce"])
         try:
             writer = HuggingFaceStorageWriter(str(partial / _TENSORS), save_distributed=True)
             with warnings.catch_warnings(action="ignore"):  # that nothing is distributed is what we ask for
-                save_distributed(staged, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
+                save(staged, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
             if not self._commits:
                 return None
             (partial / _STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -160,6 +160,9 @@ def load_tensors(checkpoint: Path, trained: Trained) -> None:
     Raises:
         UserError: they are not those of this model and optimizer.
     """
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
     reader = HuggingFaceStorageReader(str(checkpoint / _TENSORS))
     stored = reader.read_metadata().state_dict_metadata
     trained.optimizer.state.clear()
@@ -171,7 +174,7 @@ def load_tensors(checkpoint: Path, trained: Trained) -> None:
             f"{checkpoint} and the run do not both have the tensor {name}", "resume with the version that wrote it"
         )
     with warnings.catch_warnings(action="ignore"):
-        load_distributed(tensors, storage_reader=reader, no_dist=True)
+        load(tensors, storage_reader=reader, no_dist=True)
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:

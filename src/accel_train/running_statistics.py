@@ -37,6 +37,9 @@ class RunningStatistics:
 
     def end_micro_batch(self) -> None:
         """Note what the micro-batch made of the buffers."""
+        if not self._flat.numel():
+            self._change = self._flat
+            return
         same = self._flat == self._at_start  # and may be infinite, as attention masks are: inf - inf is no number
         change = torch.where(same, 0.0, self._flat - self._at_start)
         self._change = change if self._change is None else self._change + change
@@ -49,8 +52,9 @@ class RunningStatistics:
 
     def end_update(self, change: Tensor, virtual_workers: int) -> None:
         """Take over the mean of the changes of all virtual workers, whose sum is `change`."""
-        self._at_start.add_(change, alpha=1 / virtual_workers)
-        self._flat.copy_(self._at_start)
+        if change.numel():
+            self._at_start.add_(change, alpha=1 / virtual_workers)
+            self._flat.copy_(self._at_start)
         _copy(self._counters, self._counters_at_start)
 
     def reload(self) -> None:

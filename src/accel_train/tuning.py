@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 
 import torch
+import torch._dynamo  # which every optimizer imports when it is made
 from torch import nn
 
 from accel_train.errors import UserError

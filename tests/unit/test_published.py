@@ -17,6 +17,7 @@ import pytest
 import torch
 from torchvision import datasets
 
+from accel_train.data import idx as idx_files
 from accel_train.data.catalog import open_data
 from accel_train.data.sources import DataSet, Source
 from accel_train.errors import UserError
@@ -86,6 +87,35 @@ def test_idx_files_are_read_packed_and_plain(tmp_path: Path, packed: bool, below
     assert torch.equal(images, torch.arange(30, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 4, 3))
     assert labels == [n % 10 for n in range(30)]
     assert len(data.val) == 20
+
+
+def test_files_read_ahead_are_those_that_are_opened_and_later_ones_are_read_anew(tmp_path: Path) -> None:
+    def write(train: int) -> None:
+        for name, content in tiny_mnist(train).items():
+            (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+
+    write(train=30)
+    idx_files.read_ahead(tmp_path)
+    for name in FILES:
+        idx_files._begun[tmp_path / f"{name}.gz"].result()
+    write(train=31)
+    assert [len(opened("fashion-mnist", tmp_path).train) for _ in range(2)] == [30, 31]
+
+
+def test_nothing_is_read_ahead_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idx_files, "_DEBIAN", tmp_path)
+    idx_files.read_ahead(tmp_path / "none")
+    assert not idx_files._begun
+
+
+def test_a_damaged_file_read_ahead_is_named(tmp_path: Path) -> None:
+    for name, content in tiny_mnist().items():
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    path = tmp_path / f"{FILES[0]}.gz"
+    path.write_bytes(damaged(tiny_mnist()[FILES[0]], "torn gzip"))
+    idx_files.read_ahead(tmp_path)
+    with pytest.raises(UserError, match=f"cannot read {path}: "):
+        opened("fashion-mnist", tmp_path)
 
 
 def damaged(content: bytes, harm: str) -> bytes:
@@ -167,6 +197,7 @@ PROCESS = """
 import sys, time
 from pathlib import Path
 from torchvision import datasets
+from accel_train.data import idx as idx_files
 from accel_train.data.catalog import open_data
 
 number, root, mirror, resources = sys.argv[1], Path(sys.argv[2]), sys.argv[3], eval(sys.argv[4])

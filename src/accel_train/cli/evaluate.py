@@ -10,6 +10,7 @@ import typer
 from accel_train.cli.options import with_options
 from accel_train.config import EvaluateConfig
 from accel_train.events import as_record
+from accel_train.imports import no_garbage
 from accel_train.launch import launched_rank, processes_to_start, start_processes
 from accel_train.report.text import printable
 
@@ -24,8 +25,9 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
 
-    from accel_train import distributed
-    from accel_train.evaluation import evaluate_run
+    with no_garbage():
+        from accel_train import distributed
+        from accel_train.evaluation import evaluate_run
 
     try:
         found = evaluate_run(run, config)

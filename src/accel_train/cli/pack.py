@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from accel_train.imports import no_garbage
 from accel_train.interruption import Interruption
 from accel_train.launch import available_cores
 from accel_train.report.text import printable, quantity
@@ -37,8 +38,9 @@ def pack(
     context: typer.Context, source: Source, destination: Destination, side: Side = 256, workers: Workers = None
 ) -> None:
     """Decode a folder of pictures once, make them smaller and store them so that training reads them at once."""
-    from accel_train.data.packing import ShardDone, begin
-    from accel_train.data.packing import pack as pack_shards
+    with no_garbage():
+        from accel_train.data.packing import ShardDone, begin
+        from accel_train.data.packing import pack as pack_shards
 
     interruption: Interruption = context.obj
     packing = begin(source, destination, side)

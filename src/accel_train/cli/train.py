@@ -7,7 +7,9 @@ import typer
 
 from accel_train.cli.options import ConfigFile, with_options
 from accel_train.config import TrainConfig
+from accel_train.data import idx
 from accel_train.events import Stopped
+from accel_train.imports import no_garbage
 from accel_train.interruption import Interruption
 from accel_train.launch import processes_to_start, start_processes
 
@@ -35,11 +37,14 @@ def train(
     count = processes_to_start(config.processes)
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
+    if config.data == "fashion-mnist":
+        idx.read_ahead(config.data_dir)
 
-    from accel_train import distributed
-    from accel_train.report.choose import open_sinks
-    from accel_train.run import build_run
-    from accel_train.session import Session
+    with no_garbage():
+        from accel_train import distributed
+        from accel_train.report.choose import open_sinks
+        from accel_train.run import build_run
+        from accel_train.session import Session
 
     code = 0
     try:

@@ -1,6 +1,5 @@
 """Data sets known by name: the embedded digits, and those that torchvision can download."""
 
-import gzip
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -12,10 +11,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from accel_train.data import idx
 from accel_train.data.sources import DataSet, MemorySource, Request, in_memory, one_process_at_a_time
 from accel_train.errors import UserError
 
-_DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")  # of the package dataset-fashion-mnist
 _DIGITS = tuple("0123456789")
 _FASHION = (
     "T-shirt/top",
@@ -42,17 +41,18 @@ def _digits(request: Request) -> DataSet:
 
 
 def _fashion_mnist(request: Request) -> DataSet:
-    own = [request.directory, request.directory / "FashionMNIST" / "raw"] if request.directory else []
-    for folder in [*own, _DEBIAN_FASHION]:
-        if (folder / "train-images-idx3-ubyte.gz").exists() or (folder / "train-images-idx3-ubyte").exists():
-            train, val = (_idx_source(folder, split) for split in ("train", "t10k"))
-            return in_memory("fashion-mnist", f"from {folder}", train, val)
-    return _torchvision("FashionMNIST", request)
+    folder = idx.find_fashion_mnist(request.directory)
+    if folder is None:
+        return _torchvision("FashionMNIST", request)
+    train, val = (_idx_source(folder, split) for split in ("train", "val"))
+    return in_memory("fashion-mnist", f"from {folder}", train, val)
 
 
 def _idx_source(folder: Path, split: str) -> MemorySource:
-    images = _read_idx(folder / f"{split}-images-idx3-ubyte", dimensions=3)
-    labels = _read_idx(folder / f"{split}-labels-idx1-ubyte", dimensions=1)
+    images, labels = (
+        _read_idx(idx.file_of(folder, name), dimensions)
+        for name, dimensions in zip(idx.SPLITS[split], (3, 1), strict=True)
+    )
     if len(images) != len(labels):
         raise UserError(
             f"{folder} has {len(images):,} {split} images and {len(labels):,} labels",
@@ -62,17 +62,13 @@ def _idx_source(folder: Path, split: str) -> MemorySource:
 
 
 def _read_idx(path: Path, dimensions: int) -> Tensor:
-    """Read a file of unsigned bytes in LeCun's IDX format, plain or compressed."""
-    packed = path.with_name(path.name + ".gz")
-    path = packed if packed.exists() else path
+    """Read a file of unsigned bytes in LeCun's IDX format."""
     try:
-        content = path.read_bytes()
-        if path == packed:
-            content = gzip.decompress(content)
+        content = idx.content(path)
         sizes = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions)]
         if content[:4] != bytes((0, 0, 8, dimensions)):
             raise ValueError("not an IDX file of bytes")
-        return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=4 + 4 * dimensions).view(sizes)
+        return torch.frombuffer(content, dtype=torch.uint8, offset=4 + 4 * dimensions).view(sizes)
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
         raise UserError(
             f"cannot read {path}: {error}", "fetch the four files again, or give another --data-dir"
