@@ -18,7 +18,7 @@ from accel_train.benchmarking import Work, measure
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--images", type=int, default=12_800)
+    parser.add_argument("--images", type=int, default=38_400)
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     sys.stdout.write(f"torch {torch.__version__}, {torch.get_num_threads()} threads; images/s, medians\n")
