@@ -1,4 +1,4 @@
-"""FashionMNIST's files, in LeCun's IDX format; a thread can decompress them while the program imports torch."""
+"""FashionMNIST's files, in LeCun's IDX format; a thread can decompress the images while the program imports torch."""
 
 import gzip
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,14 +27,17 @@ def file_of(folder: Path, name: str) -> Path:
 
 
 def read_ahead(directory: Path | None) -> None:
-    """Begin to read the files of FashionMNIST, if there are any, for :func:`content` to be had sooner."""
+    """Begin to read the largest file of FashionMNIST, if it is there, for :func:`content` to be had sooner.
+
+    The others take little time, and glibc would keep their memory for this thread alone.
+    """
     folder = find_fashion_mnist(directory)
     if folder is None:
         return
+    images, _ = SPLITS["train"]
+    path = file_of(folder, images)
     thread = ThreadPoolExecutor(1)
-    for name in (*SPLITS["train"], *SPLITS["val"]):
-        path = file_of(folder, name)
-        _begun[path] = thread.submit(_read, path)
+    _begun[path] = thread.submit(_read, path)
     thread.shutdown(wait=False)  # it ends by itself
 
 
