@@ -138,8 +138,7 @@ def _train_one_epoch(
         yield UpdateDone(position.epochs + 1, position.update)
     if task.accelerator.device.type != "cpu":
         torch.accelerator.synchronize()  # what is under way is training time
-    seconds = meter.stop()
-    return (position.update - began_at) * plan.global_batch / seconds
+    return (position.update - began_at) * plan.global_batch / meter.stop()
 
 
 def evaluate(

@@ -1,6 +1,8 @@
 """Images held in memory lie there once for all processes of a machine, or in each of them, as asked."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,14 @@ def test_processes_of_a_machine_share_what_lies_in_ram(run: Runner, words: tuple
 def test_each_process_has_its_own_where_that_is_asked_for(run: Runner) -> None:
     for place in ("off", "device"):
         assert look(run, "--cache", place)[0] == [set(), set()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_loader_workers_need_no_room_in_dev_shm(run: Runner) -> None:
+    """In a container it has 64 MB; here a batch alone is larger than it."""
+    small = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
+    words = ["train", "--data", "synthetic:320,3,128,128,4", "--model", "mlp", "--batch-size", "32", "--workers", "2"]
+    words += ["--epochs", "2", "--device", "cpu", "--output", "run"]
+    ended = run.program(["unshare", "--mount", "sh", "-c", small, "sh", sys.executable, "-m", "accel_train", *words])
+    assert ended.code == 0, ended.err
+    assert "epoch 2/2" in ended.out

@@ -1,6 +1,8 @@
 """Loaders read the right images with the right keys, in this process or in workers, and report what fails."""
 
+import errno
 import multiprocessing
+import os
 import pickle
 import time
 from collections.abc import Sequence
@@ -212,3 +214,14 @@ def test_batches_of_other_shapes_are_handed_over_too() -> None:
     for batch in batches(loader):
         first = int(batch.tickets_B[0] % 11)
         assert batch.images_BCHW.tolist() == [[first] * (1 + first % 3)] * 4
+
+
+def test_no_memory_for_a_batch_is_an_error_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)  # the workers are forks
+    loader, _ = train_loader(EchoSource(11), IN_WORKERS, ImageOrder(3, 11), accumulate=1, epochs=1)
+    assert failure(loader).message == (
+        "cannot get 32 bytes of memory for a batch of a loader worker: Cannot allocate memory"
+    )

@@ -4,7 +4,10 @@ Torch by itself makes new shared memory for each batch, of which both processes 
 connection that brings its file.
 """
 
+import os
+import sys
 from itertools import count
+from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -56,15 +59,19 @@ class Handover:
         self._sent += 1
         shared, new = self._images.get(place), None
         if shared is None or not _alike(shared, batch.images_BCHW):
-            new = torch.empty_like(batch.images_BCHW).share_memory_()  # type: ignore[no-untyped-call]
-            shared = self._images[place] = new
+            try:
+                shared, new = _make_shared(batch.images_BCHW)
+            except OSError as error:
+                what = f"{batch.images_BCHW.nbytes:,} bytes of memory for a batch of a loader worker"
+                return LocalError(f"cannot get {what}: {error.strerror}", "use fewer --workers, or a smaller batch")
+            self._images[place] = shared
         shared.copy_(batch.images_BCHW)
         return _Sent(self._number, place, new, batch.labels_B.numpy(), batch.tickets_B.numpy())
 
-    def find(self, place: tuple[int, int], new: Tensor | None) -> Tensor:
+    def find(self, place: tuple[int, int], new: "Tensor | _File | None") -> Tensor:
         """Return the memory at a place; when it is first used, it comes along."""
         if new is not None:
-            self._images[place] = new
+            self._images[place] = new.mapped() if isinstance(new, _File) else new
         return self._images[place]
 
 
@@ -72,12 +79,52 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
 
 
+class _File(NamedTuple):
+    """An anonymous file on its way to another process, for the tensor that lies in it."""
+
+    handle: Any
+    size: int
+    """Elements."""
+    dtype: torch.dtype
+    shape: torch.Size
+    stride: tuple[int, ...]
+
+    def mapped(self) -> Tensor:
+        file = self.handle.detach()
+        try:
+            return _map(file, self)
+        finally:
+            os.close(file)
+
+
+def _make_shared(like: Tensor) -> tuple[Tensor, Tensor | _File]:
+    """Return memory for a tensor, and what brings it to another process.
+
+    On Linux it is a file without a name: torch would take it from /dev/shm, which in a container has 64 MB.
+    """
+    if sys.platform != "linux":
+        shared: Tensor = torch.empty_like(like).share_memory_()  # type: ignore[no-untyped-call]
+        return shared, shared
+    file = os.memfd_create("loader_batch")
+    try:
+        os.posix_fallocate(file, 0, like.nbytes)
+        told = _File(DupFd(file), like.numel(), like.dtype, like.shape, like.stride())
+        return _map(file, told), told
+    finally:
+        os.close(file)
+
+
+def _map(file: int, told: _File) -> Tensor:
+    flat = torch.from_file(f"/proc/self/fd/{file}", shared=True, size=told.size, dtype=told.dtype)
+    return flat.as_strided(told.shape, told.stride)
+
+
 class _Sent(NamedTuple):
     """A batch on its way, which arrives as a Batch."""
 
     handover: int
     place: tuple[int, int]
-    new: Tensor | None
+    new: Tensor | _File | None
     labels_B: NDArray[np.int64]
     tickets_B: NDArray[np.int64]
 
@@ -88,7 +135,7 @@ class _Sent(NamedTuple):
 def _arrived(
     handover: int,
     place: tuple[int, int],
-    new: Tensor | None,
+    new: Tensor | _File | None,
     labels_B: NDArray[np.int64],
     tickets_B: NDArray[np.int64],
 ) -> Batch:
