@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,8 @@ from accel_train.errors import UserError
 from accel_train.launch import launched_rank, local_rank, local_world_size
 
 _PLACES: tuple[Cache, ...] = ("device", "ram", "off")
+_CAN_SHARE = hasattr(os, "memfd_create")
+"""Linux alone can, and not every build of Python there."""
 _DEVICE_SHARE = 0.25
 """Of the free memory of a device; the rest is for the model."""
 
@@ -52,13 +53,13 @@ def _choose(data: DataSet, config: TrainConfig, device: torch.device) -> Cache:
             f"--cache device does not work with --workers {config.workers}: they cannot use the device",
             "use --workers 0, or --cache ram",
         )
-    if asked == "ram" and sys.platform != "linux":
-        raise UserError(f"--cache ram does not work on {sys.platform}", "use --cache device or off")
+    if asked == "ram" and not _CAN_SHARE:
+        raise UserError("--cache ram: this Python cannot make anonymous files", "use --cache device or off")
     if asked != "auto":
         return asked
     if in_memory and device.type != "cpu" and not workers and _size(data) <= _DEVICE_SHARE * _free_memory(device):
         return "device"
-    shared = in_memory and sys.platform == "linux" and local_world_size() > 1
+    shared = in_memory and _CAN_SHARE and local_world_size() > 1
     return "ram" if shared else "off"
 
 

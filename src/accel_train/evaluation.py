@@ -43,11 +43,13 @@ def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
     model = _build(description).module
     model.load_state_dict(weights)
     assert trained_by.batch_size
+    kind = accelerator.device.type
+    workers = choose_workers(config.workers, source, cores=share_of_cores(), on_cpu=kind == "cpu")
     sizes = LoaderSizes(
         batch_size=config.batch_size or trained_by.batch_size,
         processes=accelerator.num_processes,
-        workers=choose_workers(config.workers, source, cores=share_of_cores(), on_cpu=accelerator.device.type == "cpu"),
-        pin_memory=False,
+        workers=workers,
+        pin_memory=workers > 0 and kind == "cuda",
     )
     loader = evaluation_loader(source.at(description.image_size, random_crop=False), sizes)
     transform = ImageTransform(

@@ -5,9 +5,7 @@ connection that brings its file.
 """
 
 import os
-import sys
 from itertools import count
-from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -57,15 +55,17 @@ class Handover:
             return batch
         place = worker.id, self._sent % self._slots
         self._sent += 1
+        images_BCHW = batch.images_BCHW.detach()
+        like = torch.empty_like(images_BCHW, device="meta")  # dense, which a user's images need not be
         shared, new = self._images.get(place), None
-        if shared is None or not _alike(shared, batch.images_BCHW):
+        if shared is None or not _alike(shared, like):
             try:
-                shared, new = _make_shared(batch.images_BCHW)
-            except OSError as error:
-                what = f"{batch.images_BCHW.nbytes:,} bytes of memory for a batch of a loader worker"
-                return LocalError(f"cannot get {what}: {error.strerror}", "use fewer --workers, or a smaller batch")
+                shared, new = _make_shared(like)
+            except (OSError, RuntimeError) as error:  # torch's own is of the second kind
+                what = f"{like.nbytes:,} bytes of memory for a batch of a loader worker"
+                return LocalError(f"cannot get {what}: {error}", "use fewer --workers, or a smaller batch")
             self._images[place] = shared
-        shared.copy_(batch.images_BCHW)
+        shared.copy_(images_BCHW)
         return _Sent(self._number, place, new, batch.labels_B.numpy(), batch.tickets_B.numpy())
 
     def find(self, place: tuple[int, int], new: "Tensor | _File | None") -> Tensor:
@@ -80,9 +80,10 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 
 class _File(NamedTuple):
-    """An anonymous file on its way to another process, for the tensor that lies in it."""
+    """An open file of a process, and the tensor that lies in it."""
 
-    handle: Any
+    pid: int
+    number: int
     size: int
     """Elements."""
     dtype: torch.dtype
@@ -90,33 +91,24 @@ class _File(NamedTuple):
     stride: tuple[int, ...]
 
     def mapped(self) -> Tensor:
-        file = self.handle.detach()
-        try:
-            return _map(file, self)
-        finally:
-            os.close(file)
+        path = f"/proc/{self.pid}/fd/{self.number}"
+        flat = torch.from_file(path, shared=True, size=self.size, dtype=self.dtype)
+        return flat.as_strided(self.shape, self.stride)
 
 
 def _make_shared(like: Tensor) -> tuple[Tensor, Tensor | _File]:
     """Return memory for a tensor, and what brings it to another process.
 
-    On Linux it is a file without a name: torch would take it from /dev/shm, which in a container has 64 MB.
+    On Linux it is a file without a name, which the worker holds open: torch would take memory from /dev/shm, which in
+    a container has 64 MB. Some builds of Python cannot make such files.
     """
-    if sys.platform != "linux":
-        shared: Tensor = torch.empty_like(like).share_memory_()  # type: ignore[no-untyped-call]
+    if not hasattr(os, "memfd_create"):
+        shared: Tensor = torch.empty_like(like, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         return shared, shared
-    file = os.memfd_create("loader_batch")
-    try:
-        os.posix_fallocate(file, 0, like.nbytes)
-        told = _File(DupFd(file), like.numel(), like.dtype, like.shape, like.stride())
-        return _map(file, told), told
-    finally:
-        os.close(file)
-
-
-def _map(file: int, told: _File) -> Tensor:
-    flat = torch.from_file(f"/proc/self/fd/{file}", shared=True, size=told.size, dtype=told.dtype)
-    return flat.as_strided(told.shape, told.stride)
+    number = os.memfd_create("loader_batch")
+    os.posix_fallocate(number, 0, like.nbytes)
+    file = _File(os.getpid(), number, like.numel(), like.dtype, like.shape, like.stride())
+    return file.mapped(), file
 
 
 class _Sent(NamedTuple):
