@@ -9,15 +9,13 @@ import psutil
 import torch
 from torch import Tensor
 
-from accel_train import process_group
+from accel_train import anonymous_files, process_group
 from accel_train.config import Cache, TrainConfig
 from accel_train.data.sources import DataSet
 from accel_train.errors import UserError
 from accel_train.launch import launched_rank, local_rank, local_world_size
 
 _PLACES: tuple[Cache, ...] = ("device", "ram", "off")
-_CAN_SHARE = hasattr(os, "memfd_create")
-"""Linux alone can, and not every build of Python there."""
 _DEVICE_SHARE = 0.25
 """Of the free memory of a device; the rest is for the model."""
 
@@ -53,13 +51,13 @@ def _choose(data: DataSet, config: TrainConfig, device: torch.device) -> Cache:
             f"--cache device does not work with --workers {config.workers}: they cannot use the device",
             "use --workers 0, or --cache ram",
         )
-    if asked == "ram" and not _CAN_SHARE:
+    if asked == "ram" and not anonymous_files.CAN_BE_MADE:
         raise UserError("--cache ram: this Python cannot make anonymous files", "use --cache device or off")
     if asked != "auto":
         return asked
     if in_memory and device.type != "cpu" and not workers and _size(data) <= _DEVICE_SHARE * _free_memory(device):
         return "device"
-    shared = in_memory and _CAN_SHARE and local_world_size() > 1
+    shared = in_memory and anonymous_files.CAN_BE_MADE and local_world_size() > 1
     return "ram" if shared else "off"
 
 
@@ -89,8 +87,7 @@ def _shared(tensor: Tensor, group: Any) -> Tensor:
     file = error = -1
     try:
         if local_rank() == 0:
-            file = os.memfd_create("accel_train")
-            os.posix_fallocate(file, 0, tensor.nbytes)
+            file = anonymous_files.make("accel_train", tensor.nbytes)
             _map(os.getpid(), file, tensor).copy_(tensor)
     except (OSError, RuntimeError) as problem:  # torch's own have no number
         error = getattr(problem, "errno", None) or errno.EACCES
@@ -111,5 +108,4 @@ def _shared(tensor: Tensor, group: Any) -> Tensor:
 
 def _map(pid: int, file: int, like: Tensor) -> Tensor:
     """Map an open file of a process into memory as a tensor."""
-    path = f"/proc/{pid}/fd/{file}"
-    return torch.from_file(path, shared=True, size=like.numel(), dtype=like.dtype).view(like.shape)
+    return anonymous_files.mapped(pid, file, size=like.numel(), dtype=like.dtype).view(like.shape)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from accel_train import anonymous_files
 from accel_train.errors import LocalError
 
 _HELD = 2
@@ -91,8 +92,7 @@ class _File(NamedTuple):
     stride: tuple[int, ...]
 
     def mapped(self) -> Tensor:
-        path = f"/proc/{self.pid}/fd/{self.number}"
-        flat = torch.from_file(path, shared=True, size=self.size, dtype=self.dtype)
+        flat = anonymous_files.mapped(self.pid, self.number, size=self.size, dtype=self.dtype)
         return flat.as_strided(self.shape, self.stride)
 
 
@@ -102,11 +102,10 @@ def _make_shared(like: Tensor) -> tuple[Tensor, Tensor | _File]:
     On Linux it is a file without a name, which the worker holds open: torch would take memory from /dev/shm, which in
     a container has 64 MB. Some builds of Python cannot make such files.
     """
-    if not hasattr(os, "memfd_create"):
+    if not anonymous_files.CAN_BE_MADE:
         shared: Tensor = torch.empty_like(like, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         return shared, shared
-    number = os.memfd_create("loader_batch")
-    os.posix_fallocate(number, 0, like.nbytes)
+    number = anonymous_files.make("loader_batch", like.nbytes)
     file = _File(os.getpid(), number, like.numel(), like.dtype, like.shape, like.stride())
     return file.mapped(), file
 
