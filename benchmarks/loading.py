@@ -12,6 +12,7 @@ medians and ranges over the rounds.
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import torch
 
 from accel_train.data.catalog import open_data
-from accel_train.data.loader import LoaderSizes, batches, train_loader
+from accel_train.data.loader import LoaderSizes, batches, micro_batches_per_read, train_loader
 from accel_train.data.order import ImageOrder
 from accel_train.data.sources import MemorySource
 
@@ -91,7 +92,9 @@ def noise(images: int) -> MemorySource:
 def read(source: MemorySource, images: int) -> Reading:
     """Read so many images, beginning an epoch anew when one is over."""
     sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
-    loader, _ = train_loader(source, sizes, ImageOrder(0, len(source)), accumulate=1, epochs=1)
+    per_read = micro_batches_per_read(source, 4 * BATCH * math.prod(source.shape))
+    loader, _ = train_loader(source, sizes, ImageOrder(0, len(source)), accumulate=1, epochs=1, per_read=per_read)
+    most = per_read * BATCH
     reading = starting = 0.0
     count = starts = 0
     while count < images:
@@ -99,7 +102,7 @@ def read(source: MemorySource, images: int) -> Reading:
         iterator = batches(loader)
         next(iterator)
         begun = time.process_time()
-        count += sum(len(batch.labels_B) for batch in islice(iterator, (images - count) // BATCH + 1))
+        count += sum(len(batch.labels_B) for batch in islice(iterator, (images - count) // most + 1))
         reading += time.process_time() - begun
         starting += begun - asked
         starts += 1

@@ -9,8 +9,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -76,24 +77,14 @@ def _train(work: Work, setting: Setting) -> tuple[Found, Description]:
 
 def _run(words: Sequence[str]) -> Found:
     """Run a training, and read what it says of itself."""
-    started, records, start_up, over = time.perf_counter(), {}, 0.0, threading.Event()
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        ThreadPoolExecutor(1) as pool,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment()) as child,
-    ):
-        peak = pool.submit(peak_memory, child.pid, over)
-        try:
-            assert child.stdout
-            for line in child.stdout:
-                record = json.loads(line)
-                records[record["kind"]] = record
-                if record["kind"] == "run":
-                    start_up = time.perf_counter() - started
-        finally:
-            over.set()
-        if child.wait():
-            raise _failure(child.returncode, errors)
+    started, records, start_up = time.perf_counter(), {}, 0.0
+    with _watched(words, _environment()) as (child, peak):
+        assert child.stdout
+        for line in child.stdout:
+            record = json.loads(line)
+            records[record["kind"]] = record
+            if record["kind"] == "run":
+                start_up = time.perf_counter() - started
     ended, shares = records["end"], _shares(records["profile"]["ranks"])
     return Found(
         images_per_second=ended["images_per_second"],
@@ -119,13 +110,32 @@ def _bare(setting: Setting, description: Description) -> float:
     if setting.processes > 1:
         words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(setting.processes), *words]
         environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // setting.processes)))
-    with tempfile.TemporaryFile("w+") as errors:
-        ended = subprocess.run(
-            [sys.executable, *words], stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, check=False
-        )
-        if ended.returncode:
-            raise _failure(ended.returncode, errors)
-    return statistics.mean(map(float, ended.stdout.split()))
+    with _watched([sys.executable, *words], environment) as (child, _):  # which costs as much as it costs a run
+        assert child.stdout
+        said = child.stdout.read()
+    return statistics.mean(map(float, said.split()))
+
+
+@contextmanager
+def _watched(words: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], Future[int]]]:
+    """Yield a process and the most memory that it and its children will have had when they are over.
+
+    Raises:
+        OutOfMemory, UserError: it failed.
+    """
+    over = threading.Event()
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        ThreadPoolExecutor(1) as pool,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as child,
+    ):
+        peak = pool.submit(peak_memory, child.pid, over)
+        try:
+            yield child, peak
+        finally:
+            over.set()
+        if child.wait():
+            raise _failure(child.returncode, errors)
 
 
 def _environment() -> dict[str, str]:

@@ -93,6 +93,11 @@ class Checkpoints:
         if self._commits:
             self._pending.append(self._thread.submit(_write_weights, weights, path))
 
+    @property
+    def pending(self) -> bool:
+        """Whether something that was to be saved is not known to be committed."""
+        return bool(self._pending)
+
     def committed(self, wait: bool = False) -> list[int]:
         """Return the updates whose checkpoints were committed since last asked.
 

@@ -1,9 +1,10 @@
 """Notices when training diverges: a loss or a weight that is no finite number."""
 
+import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from accel_train import process_group, sharding
 from accel_train.errors import UserError
@@ -31,10 +32,11 @@ class Divergence:
         Raises:
             Diverged: they are not; the weights must not be saved.
         """
-        greatest = torch._foreach_norm([sharding.local_part(p.detach()) for p in self._parameters], float("inf"))
         finite, batches = self._sums.take_finite()
-        finite_weights = torch.stack([norm.to(finite.device).isfinite() for norm in greatest]).all()
-        found = process_group.exchange(self._group, torch.stack([finite, finite_weights.long()]).tolist())
+        finite, finite_weights = torch.stack([finite, self._finite_norms(2).to(finite)]).tolist()
+        if not finite_weights:  # or only their squares are too large
+            finite_weights = int(self._finite_norms(math.inf))
+        found = process_group.exchange(self._group, [finite, finite_weights])
         least = min(losses for losses, _ in found)
         if least == batches and all(weights for _, weights in found):
             return
@@ -49,3 +51,8 @@ class Divergence:
             f"gradient norm {norm:.4g}",
             "lower --lr, warm up longer or add --clip-norm 1; --on-nan rollback leaves out the data since",
         )
+
+    def _finite_norms(self, power: float) -> Tensor:
+        """Tell whether the norms of this process's weights are finite; that of the power 2 is by far the fastest."""
+        norms = torch._foreach_norm([sharding.local_part(p.detach()) for p in self._parameters], power)
+        return torch.stack([norm.isfinite() for norm in norms]).all()

@@ -78,10 +78,10 @@ def train(
     """
     began = time.perf_counter() - position.seconds
     task.sampler.first_update = position.update
-    stream = batches(task.train_loader)
+    micro_batches = _micro_batches(task, meter)
     while (reason := stopping.reason(position)) is None and position.epochs < task.plan.epochs:
         epoch_began = time.perf_counter()
-        pace = yield from _train_one_epoch(task, stream, position, meter, waiting)
+        pace = yield from _train_one_epoch(task, micro_batches, position, meter, waiting)
         with meter.mark("validation"):
             if not _validate(task, position, waiting, pace, epoch_began):
                 return
@@ -109,36 +109,42 @@ def train(
 
 
 def _train_one_epoch(
-    task: Task, stream: Iterator[Batch], position: Position, meter: Meter, waiting: Waiting
+    task: Task, micro_batches: Iterator[Batch], position: Position, meter: Meter, waiting: Waiting
 ) -> Generator[UpdateDone | Progress, None, float]:
     """Collective: make the rest of an epoch's updates; return images per second over all processes."""
     plan, began_at = task.plan, position.update
     task.model.train()
     updates_left = (position.epochs + 1) * plan.updates_per_epoch - position.update
-    sums_before = torch.empty(0)
+    losses: list[Tensor] = []
     tickets: list[Tensor] = []
     meter.start()
-    for number, batch in enumerate(meter.waiting_for(islice(stream, updates_left * plan.accumulate))):
+    for number, batch in enumerate(islice(micro_batches, updates_left * plan.accumulate)):
         micro_batch = number % plan.accumulate
-        logged = (position.update + 1) % task.log_every == 0
-        if logged and micro_batch == 0:
-            sums_before = task.epoch_sums.tensor.clone()
         tickets.append(batch.tickets_B)
-        _add_gradient(task, batch, position.update, micro_batch, waiting, meter)
+        losses.append(_add_gradient(task, batch, position.update, micro_batch, waiting, meter))
         if micro_batch < plan.accumulate - 1:
             continue
         with meter.mark("optimizer"):
             norm = _update(task, position.update)
         meter.count(plan.global_batch)
         position.update += 1
-        if logged:
-            yield _progress(task, position, task.epoch_sums.tensor - sums_before, norm, torch.cat(tickets))
+        if position.update % task.log_every == 0:
+            yield _progress(task, position, torch.stack(losses).mean(), norm, torch.cat(tickets))
             task.divergence.check(position.update, plan.learning_rate(position.update - 1))
+        losses.clear()
         tickets.clear()
         yield UpdateDone(position.epochs + 1, position.update)
     if task.accelerator.device.type != "cpu":
         torch.accelerator.synchronize()  # what is under way is training time
     return (position.update - began_at) * plan.global_batch / meter.stop()
+
+
+def _micro_batches(task: Task, meter: Meter) -> Iterator[Batch]:
+    """Yield this process's micro-batches as the model takes them, of which one read brings one or several."""
+    for read in meter.waiting_for(batches(task.train_loader)):
+        images_BCHW = task.transform(read.images_BCHW, read.tickets_B)
+        count = len(images_BCHW) // task.plan.batch_size
+        yield from map(Batch, *(tensor.chunk(count) for tensor in (images_BCHW, read.labels_B, read.tickets_B)))
 
 
 def evaluate(
@@ -200,19 +206,21 @@ def _validate(task: Task, position: Position, waiting: Waiting, pace: float, beg
     return True
 
 
-def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, waiting: Waiting, meter: Meter) -> None:
-    """Add the gradient of one virtual worker; at the update's last one the processes exchange what they have."""
+def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, waiting: Waiting, meter: Meter) -> Tensor:
+    """Add the gradient of one virtual worker and return its loss.
+
+    At the update's last one the processes exchange what they have.
+    """
     plan = task.plan
     if micro_batch == 0:
         task.optimizer.zero_grad()  # not sooner: until here one may ask for the gradient's norm
     virtual_worker = task.accelerator.process_index * plan.accumulate + micro_batch
     seed_libraries(make_key(task.seed, "update", update, virtual_worker))
-    images_BCHW = task.transform(batch.images_BCHW, batch.tickets_B)
     task.statistics.begin_micro_batch()
     last = micro_batch == plan.accumulate - 1
     with task.gradient.backward_context(last):
         with meter.mark("forward"):
-            loss, logits_BK = training_loss(task.model(images_BCHW), batch.labels_B, task.label_smoothing)
+            loss, logits_BK = training_loss(task.model(batch.images_BCHW), batch.labels_B, task.label_smoothing)
         waiting.tick()
         with meter.mark("backward"):
             task.accelerator.backward(loss)
@@ -220,6 +228,7 @@ def _add_gradient(task: Task, batch: Batch, update: int, micro_batch: int, waiti
         refuse_unused(task.model)
     task.gradient.add()
     task.epoch_sums.add_batch(loss, logits_BK, batch.labels_B)
+    return loss.detach()
 
 
 def _update(task: Task, update: int) -> Tensor | None:
@@ -236,15 +245,15 @@ def _update(task: Task, update: int) -> Tensor | None:
     return norm
 
 
-def _progress(task: Task, position: Position, sums: Tensor, norm: Tensor | None, tickets: Tensor) -> Progress:
-    """Collective: return the numbers of the update just made, of which this process has these sums."""
+def _progress(task: Task, position: Position, loss: Tensor, norm: Tensor | None, tickets: Tensor) -> Progress:
+    """Collective: return the numbers of the update just made, of which this process has these."""
     if norm is None:
         norm = gradient_norm(task.model.parameters())
     return Progress(
         epoch=position.epochs + 1,
         update=position.update,
         lr=task.plan.learning_rate(position.update - 1),
-        local_loss=means(sums).loss,
+        local_loss=float(loss),
         gradient_norm=float(norm),
         local_ids_hash=f"{hash_ids(0, tickets).sum().item() % 2**64:016x}",
     )

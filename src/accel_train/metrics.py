@@ -17,8 +17,8 @@ _AUXILIARY_WEIGHT = {
     "InceptionOutputs": 0.4,  # torchvision's recipe
 }
 TOP = 5
-_TOGETHER = 8
-"""Training batches that are added at once: more would save little and hold on to memory."""
+_MOST_WAITING = 2**15
+"""Logits of training batches that are added at once: on small models the time of an addition shows."""
 
 
 def split_outputs(outputs: Any) -> tuple[Tensor, list[Tensor], float]:
@@ -48,7 +48,7 @@ def training_loss(outputs: Any, labels_B: Tensor, label_smoothing: float) -> tup
 class Sums:
     """Sums over images on a device: loss, right answers, right among the best five, images.
 
-    Training batches wait until a few can be added together: on small models the time of an addition shows.
+    Training batches wait until some can be added together.
 
     Losses are rounded to a multiple of a power of two, so that adding them is exact, and their sum the same in
     whatever order and on however many processes they are added.
@@ -75,7 +75,7 @@ class Sums:
         """Add a training batch and its mean loss; the best five are not counted. All batches have the same size."""
         self._waiting.append((loss.detach(), logits_BK.detach(), labels_B))
         self._batches += 1
-        if len(self._waiting) == _TOGETHER:
+        if len(self._waiting) * logits_BK.numel() >= _MOST_WAITING:
             self._add_waiting()
 
     def take_finite(self) -> tuple[Tensor, int]:

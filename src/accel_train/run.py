@@ -14,7 +14,7 @@ from accel_train.cache import cached
 from accel_train.config import Cache, TrainConfig
 from accel_train.data.augment import ImageTransform
 from accel_train.data.catalog import data_notes, open_data
-from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, train_loader
+from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, micro_batches_per_read, train_loader
 from accel_train.data.order import ImageOrder
 from accel_train.data.sources import DataSet
 from accel_train.defaults import DATA_DEFAULTS, Augmentation, with_defaults
@@ -214,7 +214,15 @@ def _prepare(
     pin_memory = workers > 0 and accelerator.device.type == "cuda"
     sizes = LoaderSizes(plan.batch_size, plan.processes, workers, pin_memory)
     order = ImageOrder(config.seed, len(train))
-    train_batches, sampler = train_loader(train, sizes, order, accumulate=plan.accumulate, epochs=plan.epochs)
+    batch_bytes = plan.batch_size * built.channels * built.image_size**2 * dtype.itemsize
+    train_batches, sampler = train_loader(
+        train,
+        sizes,
+        order,
+        accumulate=plan.accumulate,
+        epochs=plan.epochs,
+        per_read=micro_batches_per_read(train, batch_bytes),
+    )
     model, optimizer, train_batches, val_batches = distributed.prepare(
         accelerator, module, optimizer, train_batches, evaluation_loader(val, sizes)
     )

@@ -32,7 +32,8 @@ class RunningStatistics:
 
     def begin_micro_batch(self) -> None:
         """Give the model the buffers that the update began with."""
-        self._flat.copy_(self._at_start)
+        if self._flat.numel():
+            self._flat.copy_(self._at_start)
         _copy(self._counters_at_start, self._counters)
 
     def end_micro_batch(self) -> None:

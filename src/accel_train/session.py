@@ -148,7 +148,8 @@ class Session:
         whole_epoch = self._position.update == (self._position.epochs + 1) * self._task.plan.updates_per_epoch
         if self._save_is_due and not whole_epoch and not self._control.stop:
             self._save()
-        yield from self._saved()
+        if self._checkpoints.pending:
+            yield from self._saved()
 
     def _is_over(self) -> bool:
         return self._position.epochs == self._task.plan.epochs or self._stopping.reason(self._position) is not None

@@ -74,6 +74,23 @@ def test_an_images_augmentation_does_not_depend_on_its_batch() -> None:
     assert torch.equal(crop_and_flip(images[shuffled], tickets[shuffled], 0, augmentation), together[shuffled])
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("augmentation", [Augmentation(), Augmentation(pad=2, flip=True), Augmentation(flip=True)])
+def test_several_batches_become_the_same_bits_as_one(channels: int, threads: int, augmentation: Augmentation) -> None:
+    """Of 28 pixels a row leaves a rest in any vector; together they are enough for two threads."""
+    images, tickets = noise(320, channels, 28, 28), torch.arange(100, 420)
+    made = transform(augmentation, channels=channels, size=28, mean=(0.28,) * channels, std=(0.35,) * channels)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together = made(images, tickets)
+        one_by_one = [made(*batch) for batch in zip(images.split(31), tickets.split(31), strict=True)]
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(together, torch.cat(one_by_one))
+
+
 def test_augmentation_is_equal_between_two_calls_and_differs_between_images_epochs_and_seeds() -> None:
     """s01: the same seed everywhere must not give every process the same crops."""
     image = noise(1, channels=1, height=8, width=8).expand(256, -1, -1, -1)

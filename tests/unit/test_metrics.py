@@ -9,6 +9,7 @@ from torch.nn import functional
 from torchvision.models.googlenet import GoogLeNetOutputs
 from torchvision.models.inception import InceptionOutputs
 
+from accel_train import metrics
 from accel_train.metrics import Means, Sums, means, split_outputs, training_loss
 
 CPU = torch.device("cpu")
@@ -33,7 +34,9 @@ def test_a_short_last_batch_weighs_as_its_images_do() -> None:
     assert (found.loss, found.accuracy, found.images) == (pytest.approx(1.0, rel=1e-6), 8 / 9, 9)
 
 
-def test_training_batches_add_up_whenever_the_sums_are_read() -> None:
+@pytest.mark.parametrize("most_waiting", [1, 45, 2**15])
+def test_training_batches_add_up_whenever_the_sums_are_read(monkeypatch: pytest.MonkeyPatch, most_waiting: int) -> None:
+    monkeypatch.setattr(metrics, "_MOST_WAITING", most_waiting)
     generator = torch.Generator().manual_seed(0)
     often, seldom, losses, right = Sums(CPU), Sums(CPU), [], 0
     for _ in range(21):
@@ -49,7 +52,10 @@ def test_training_batches_add_up_whenever_the_sums_are_read() -> None:
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("before", [0, 7, 8, 30])
-def test_the_first_batch_whose_loss_is_no_number_is_found(before: int, loss: float) -> None:
+def test_the_first_batch_whose_loss_is_no_number_is_found(
+    monkeypatch: pytest.MonkeyPatch, before: int, loss: float
+) -> None:
+    monkeypatch.setattr(metrics, "_MOST_WAITING", 16)  # eight batches
     sums, (rows, labels) = Sums(CPU), with_loss(0.0, 1)
     for value in [1.0] * before + [loss, 2.0, -loss, 3.0]:
         sums.add_batch(torch.tensor(value), rows, labels)

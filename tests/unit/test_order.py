@@ -26,6 +26,34 @@ def update_sampler(images: int, batch_size: int, processes: int, accumulate: int
     return UpdateSampler(order, batch_size=batch_size, processes=processes, accumulate=accumulate, epochs=epochs)
 
 
+@pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
+@pytest.mark.parametrize("per_read", [2, 4, 5, 90, 1000])
+@pytest.mark.parametrize("first_update", [0, 1, 6])
+def test_what_is_read_at_a_time_changes_no_micro_batch(
+    processes: int, accumulate: int, per_read: int, first_update: int
+) -> None:
+    """Epochs of three updates: most reads go over an epoch's end, and the last one is not full."""
+
+    def micro_batches(per_read: int) -> list[list[list[int]]]:
+        sampler = UpdateSampler(
+            ImageOrder(3, 100), batch_size=5, processes=processes, accumulate=accumulate, epochs=3, per_read=per_read
+        )
+        sampler.first_update = first_update
+        reads = shards(sampler, processes)
+        assert {len(own) for own in reads} == {len(sampler)}
+        return [[read[i : i + 5] for read in own for i in range(0, len(read), 5)] for own in reads]
+
+    for together, one_by_one in zip(micro_batches(per_read), micro_batches(1), strict=True):
+        assert together[: len(one_by_one)] == one_by_one
+        assert len(one_by_one) == (9 - first_update) * accumulate
+        assert all(extra == one_by_one[-1] for extra in together[len(one_by_one) :])
+
+
+def test_no_more_is_read_than_a_run_has() -> None:
+    sampler = UpdateSampler(ImageOrder(3, 100), batch_size=5, processes=2, accumulate=3, epochs=1, per_read=1000)
+    assert [len(read) for read in sampler] == [90]
+
+
 def tickets(seed: int, images: int, epoch: int) -> list[int]:
     return ImageOrder(seed, images).tickets(epoch).tolist()
 

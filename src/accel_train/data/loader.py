@@ -19,6 +19,12 @@ from accel_train.worker_signals import serve_parent
 _MOST_WORKERS = 8
 _AHEAD = 4
 """Batches that are read before they are asked for, at least; and two a worker."""
+_READ_BYTES = 2 << 20
+"""Of the model's images, that are read and augmented at once where reading is an index_select.
+
+Each operation has a price of its own: eight batches of 64 FashionMNIST images together take a quarter of what they
+take one by one (see benchmarks/README.md).
+"""
 _SECONDS_TO_READ_ON = 0.0005
 """Before a worker lets its thread that hands over a batch have its turn; Python's own 5 ms would be waited for."""
 
@@ -78,12 +84,25 @@ def choose_workers(asked: str, source: Source, *, cores: int, on_cpu: bool) -> i
     return max(1, min(_MOST_WORKERS, cores // 4 if on_cpu else cores - 1))
 
 
+def micro_batches_per_read(source: Source, batch_bytes: int) -> int:
+    """Return how many micro-batches, of so many bytes as the model takes them, to read at a time."""
+    return max(1, _READ_BYTES // batch_bytes) if source.in_memory else 1
+
+
 def train_loader(
-    source: Source, sizes: LoaderSizes, order: ImageOrder, *, accumulate: int, epochs: int
+    source: Source, sizes: LoaderSizes, order: ImageOrder, *, accumulate: int, epochs: int, per_read: int = 1
 ) -> tuple[DataLoader[Batch], UpdateSampler]:
-    """Return a loader of all processes' micro-batches of all epochs, for Accelerate to split, and its sampler."""
+    """Return a loader of all processes' micro-batches of all epochs, for Accelerate to split, and its sampler.
+
+    What it yields are `per_read` micro-batches each.
+    """
     sampler = UpdateSampler(
-        order, batch_size=sizes.batch_size, processes=sizes.processes, accumulate=accumulate, epochs=epochs
+        order,
+        batch_size=sizes.batch_size,
+        processes=sizes.processes,
+        accumulate=accumulate,
+        epochs=epochs,
+        per_read=per_read,
     )
     return _loader(TrainReader(source, order.seed), sampler, sizes), sampler
 
