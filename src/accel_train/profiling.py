@@ -1,5 +1,6 @@
 """Profiles a few updates of a run."""
 
+import gc
 import os
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -49,25 +50,31 @@ def profiled(
     """
     yield from _until_updates(events, _SKIPPED)
     with meter.leaving_out():
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it reports on stderr that there is no GPU
-        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
-        plan = schedule(wait=0, warmup=_WARM_UP, active=_RECORDED, repeat=1)
-        meter.mark = record_function
-        try:
-            with profile(activities=activities, schedule=plan, acc_events=True) as profiler:
-                last = None
-                for event in _until_updates(events, _WARM_UP + _RECORDED):
-                    last = event
-                    yield event
-                    if isinstance(event, UpdateDone):
-                        profiler.step()
-        finally:
-            meter.mark = unmarked
-        if isinstance(last, UpdateDone) and profiler.step_num == _WARM_UP + _RECORDED:
-            yield _summary(profiler, last.update, group, device, folder)
-        else:
-            yield Notice(f"--profile: nothing was profiled, as the run had fewer than {_NEEDED} updates left")
+        yield from _recorded(events, meter, group, device, folder)
+        gc.collect()  # of what was recorded, before it is in the way of the rest
     yield from events
+
+
+def _recorded(events: Iterator[Event], meter: Meter, group: Any, device: torch.device, folder: Path) -> Iterator[Event]:
+    """Collective: pass on the events of the updates that are profiled, then what was found."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it reports on stderr that there is no GPU
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    plan = schedule(wait=0, warmup=_WARM_UP, active=_RECORDED, repeat=1)
+    meter.mark = record_function
+    try:
+        with profile(activities=activities, schedule=plan, acc_events=True) as profiler:
+            last = None
+            for event in _until_updates(events, _WARM_UP + _RECORDED):
+                last = event
+                yield event
+                if isinstance(event, UpdateDone):
+                    profiler.step()
+    finally:
+        meter.mark = unmarked
+    if isinstance(last, UpdateDone) and profiler.step_num == _WARM_UP + _RECORDED:
+        yield _summary(profiler, last.update, group, device, folder)
+    else:
+        yield Notice(f"--profile: nothing was profiled, as the run had fewer than {_NEEDED} updates left")
 
 
 def _until_updates(events: Iterator[Event], updates: int) -> Iterator[Event]:
