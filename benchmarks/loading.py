@@ -1,6 +1,6 @@
 """Measures how the cost of data grows with their number: reading in memory, the order of an epoch, listing a folder.
 
-Reading is the program's own loader, without workers, over small images that lie in memory, in batches of 64: CPU
+Reading is the program's own loader, without workers, over small images in memory, a batch of 64 at a time: CPU
 seconds per image from the second batch of an epoch on, and those up to the first, in which the order is made; data sets
 of different sizes by turns. The folder is read by a process of its own as a run opens it, its entries in the kernel's
 cache; memory is the most that the process had resident, above what it had with torch imported. One thread. Prints
@@ -12,7 +12,6 @@ medians and ranges over the rounds.
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -24,12 +23,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from accel_train.data.catalog import open_data
-from accel_train.data.loader import LoaderSizes, batches, micro_batches_per_read, train_loader
+from accel_train.data.loader import LoaderSizes, batches, train_loader
 from accel_train.data.order import ImageOrder
-from accel_train.data.sources import MemorySource
+from accel_train.data.sources import MemorySource, Source, Subset
 
 BATCH = 64
 CLASSES = 1000
@@ -84,17 +84,16 @@ def _compare_reading(sizes: Sequence[int], images: int, rounds: int) -> None:
     sys.stdout.flush()
 
 
-def noise(images: int) -> MemorySource:
-    pixels = torch.randint(0, 256, (images, 1, 8, 8), dtype=torch.uint8)
-    return MemorySource(("0", "1"), pixels, torch.arange(images) % 2)
+def noise(images: int) -> Source:
+    """Return a set of so many images, each one of a thousand: what is measured is not how fast memory is."""
+    pixels = torch.randint(0, 256, (1000, 1, 8, 8), dtype=torch.uint8)
+    return Subset(MemorySource(("0", "1"), pixels, torch.arange(1000) % 2), np.arange(images) % 1000)
 
 
-def read(source: MemorySource, images: int) -> Reading:
+def read(source: Source, images: int) -> Reading:
     """Read so many images, beginning an epoch anew when one is over."""
     sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
-    per_read = micro_batches_per_read(source, 4 * BATCH * math.prod(source.shape))
-    loader, _ = train_loader(source, sizes, ImageOrder(0, len(source)), accumulate=1, epochs=1, per_read=per_read)
-    most = per_read * BATCH
+    loader, _ = train_loader(source, sizes, ImageOrder(0, len(source)), accumulate=1, epochs=1)
     reading = starting = 0.0
     count = starts = 0
     while count < images:
@@ -102,7 +101,7 @@ def read(source: MemorySource, images: int) -> Reading:
         iterator = batches(loader)
         next(iterator)
         begun = time.process_time()
-        count += sum(len(batch.labels_B) for batch in islice(iterator, (images - count) // most + 1))
+        count += sum(len(batch.labels_B) for batch in islice(iterator, (images - count) // BATCH + 1))
         reading += time.process_time() - begun
         starting += begun - asked
         starts += 1
