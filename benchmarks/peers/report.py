@@ -1,6 +1,7 @@
 """Tables and figures of turns."""
 
 import json
+import math
 import operator
 import statistics
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from benchmarks.peers.rounds import Turn
 from benchmarks.peers.work import Work
 
 BARE, OURS = "bare", "ours"
+_MOST_COLUMNS = 2
+"""Of panels in a figure."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,13 @@ def draw(path: Path, titles: dict[str, str], panels: dict[str, list[Row]]) -> No
     mpl.rcParams["svg.hashsalt"] = "peers"  # else equal figures differ
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(4 * len(panels) + 1, 3), sharey=True, squeeze=False)
-    for axis, (title, found) in zip(axes[0], panels.items(), strict=True):
+    columns = min(len(panels), _MOST_COLUMNS)
+    lines = math.ceil(len(panels) / columns)
+    size = (4 * columns + 1, 3 * lines)
+    figure, axes = pyplot.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, (title, found) in zip(axes.flat, panels.items(), strict=False):
         axis.barh(
             [titles[row.trainer] for row in found],
             [row.images_per_second for row in found],

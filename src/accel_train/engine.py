@@ -144,7 +144,9 @@ def _micro_batches(task: Task, meter: Meter) -> Iterator[Batch]:
     for read in meter.waiting_for(batches(task.train_loader)):
         images_BCHW = task.transform(read.images_BCHW, read.tickets_B)
         count = len(images_BCHW) // task.plan.batch_size
-        yield from map(Batch, *(tensor.chunk(count) for tensor in (images_BCHW, read.labels_B, read.tickets_B)))
+        parts = (tensor.chunk(count) for tensor in (images_BCHW, read.labels_B, read.tickets_B))
+        for images_part_BCHW, *rest in zip(*parts, strict=True):
+            yield Batch(images_part_BCHW.detach(), *rest)  # by itself: a model may write into its images
 
 
 def evaluate(

@@ -60,6 +60,19 @@ def without_momentum(channels, classes):
     norm = nn.BatchNorm2d(4, momentum=None)
     return nn.Sequential(nn.Conv2d(channels, 4, 3), norm, nn.Flatten(), nn.Linear(144, classes))
 
+class Brightened(nn.Linear):
+    '''Changes its images in place, by what it learns.'''
+    def __init__(self, classes):
+        super().__init__(64, classes)
+        self.brightness = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, images):
+        images *= self.brightness
+        return super().forward(images.flatten(1))
+
+def brightened(classes):
+    return Brightened(classes)
+
 class Pixels:
     '''Images alike, of one bright pixel: where it ends up tells how it was augmented.'''
     classes = ("a", "b")
@@ -147,10 +160,12 @@ def test_a_model_that_several_processes_cannot_train_is_refused(
     assert re.fullmatch(rf"error: {error}\nhint: {hint}\n", ended.err), ended.err
 
 
-def test_batch_norm_without_momentum_is_the_same_on_two_processes(run: Runner) -> None:
+@pytest.mark.parametrize("model", ["without_momentum", "brightened"])
+def test_odd_models_are_trained_the_same_on_two_processes(run: Runner, model: str) -> None:
+    """BatchNorm without momentum averages all it has seen; who writes into images must not reach the next batch's."""
     (run.folder / "models.py").write_text(MODELS)
     for processes in (1, 2):
-        options = {**DIGITS, "model": "models:without_momentum", "output": run.folder / str(processes)}
+        options = {**DIGITS, "model": f"models:{model}", "output": run.folder / str(processes)}
         options |= {"limit": 256, "global_batch_size": 64, "batch_size": 16}
         ended = run("train", *flags(options), processes=processes)
         assert ended.code == 0, ended.err
