@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from accel_train.models import build_model
 from accel_train.optim import build_optimizer
-from accel_train.tuning import compile_model, keep_freed_memory
+from accel_train.tuning import benchmark_convolutions, compile_model, keep_freed_memory
 
 CLASSES = 10
 
@@ -52,6 +52,7 @@ class Variant:
     fused: bool = True
     bf16: bool = False
     tf32: bool = False
+    cudnn_benchmark: bool = False
     compiled: bool = False
 
 
@@ -72,9 +73,10 @@ VARIANTS = {
     "foreach optimizer": Variant(fused=False),
     "bf16 autocast": Variant(bf16=True),
     "TF32": Variant(tf32=True),
+    "cuDNN benchmark": Variant(cudnn_benchmark=True),
     "compiled": Variant(compiled=True),
 }
-_ONLY_ON = {"freed memory returned": "cpu", "TF32": "cuda"}
+_ONLY_ON = {"freed memory returned": "cpu", "TF32": "cuda", "cuDNN benchmark": "cuda"}
 """The device on which alone a variant makes a difference."""
 
 
@@ -106,6 +108,8 @@ def train(model: str, variant: Variant, updates: int, threads: int, device: torc
     work, layout = WORKS[model], torch.channels_last if variant.channels_last else torch.contiguous_format
     built = build_model(model, classes=CLASSES, channels=work.channels, data_size=work.size, image_size=None)
     module = built.module.to(device).to(memory_format=layout).train()
+    if variant.cudnn_benchmark:
+        benchmark_convolutions(device)
     if variant.compiled:
         compile_model(module, device)
     optimizer = _optimizer(module, variant.fused)

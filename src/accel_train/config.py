@@ -169,6 +169,12 @@ class TrainConfig(HardwareConfig, DataConfig):
         description="Compile the model: the first update then takes a minute, the others less on a GPU. "
         "CPUs gain little.",
     )
+    cudnn_benchmark: bool = Field(
+        False,
+        json_schema_extra=_MODEL,
+        description="On a GPU, time cuDNN's convolutions for each new shape and keep the fastest, so that two runs may "
+        "compute by different ones.",
+    )
     ema: float | None = Field(
         None,
         gt=0,
@@ -301,6 +307,8 @@ class TrainConfig(HardwareConfig, DataConfig):
             raise UserError("--warmup-from has no effect with --warmup-epochs 0", "leave one of them out")
         if self.exact and self.compile:
             raise UserError("--exact does not work with --compile yet", "leave one of them out")
+        if self.exact and self.cudnn_benchmark:
+            raise UserError("--exact does not work with --cudnn-benchmark", "leave one of them out")
         if self.exact and self.strategy == "fsdp2":
             raise UserError("--exact does not work with --strategy fsdp2 yet", "leave one of them out")
         if self.auto_micro_batch and self.strategy == "fsdp2":

@@ -33,7 +33,7 @@ from accel_train.profiling import check_length
 from accel_train.random_keys import make_key, seed_libraries
 from accel_train.resuming import Place, differences, find_place, same_run
 from accel_train.running_statistics import RunningStatistics
-from accel_train.tuning import compile_model, tune
+from accel_train.tuning import benchmark_convolutions, compile_model, tune
 
 _COPIES = {"sgd": 1, "adamw": 2}
 """Numbers that an optimizer keeps for each weight."""
@@ -209,6 +209,8 @@ def _prepare(
         eps=plan.eps,
         fused=not accelerator.is_fsdp2,
     )
+    if config.cudnn_benchmark:
+        benchmark_convolutions(accelerator.device)
     if config.compile:
         compile_model(module, accelerator.device)
     pin_memory = workers > 0 and accelerator.device.type == "cuda"

@@ -45,6 +45,17 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 
+def benchmark_convolutions(device: torch.device) -> None:
+    """Have cuDNN time its convolutions for each new shape and keep the fastest.
+
+    Raises:
+        UserError: the device is not one of CUDA.
+    """
+    if device.type != "cuda":
+        raise UserError(f"--cudnn-benchmark has no effect on {device.type}", "leave it out, or use --device cuda")
+    torch.backends.cudnn.benchmark = True
+
+
 def compile_model(module: nn.Module, device: torch.device) -> None:
     """Have a module compiled when it is first called; its weights keep their names.
 

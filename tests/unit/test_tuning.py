@@ -12,7 +12,7 @@ from torch import nn
 
 from accel_train.errors import UserError
 from accel_train.launch import available_cores
-from accel_train.tuning import compile_model
+from accel_train.tuning import benchmark_convolutions, compile_model
 
 FAULTS = """
 import resource, sys, torch
@@ -95,3 +95,21 @@ def test_what_torch_compiles_with_must_be_there(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(os.environ, "CXX", "no-such-compiler")
     with pytest.raises(UserError, match=r"C\+\+ compiler no-such-compiler"):
         compile_model(nn.Linear(2, 2), torch.device("cpu"))
+
+
+def test_cudnn_is_benchmarked_if_asked_and_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    with pytest.raises(UserError, match="--cudnn-benchmark has no effect on cpu"):
+        benchmark_convolutions(torch.device("cpu"))
+    assert not torch.backends.cudnn.benchmark
+    benchmark_convolutions(torch.device("cuda"))
+    assert torch.backends.cudnn.benchmark
+
+
+def test_what_needs_a_gpu_is_refused_on_a_cpu(run: Runner) -> None:
+    ended = run("train", "--cudnn-benchmark", "--device", "cpu", CUDA_VISIBLE_DEVICES="")
+    assert ended.code == 2
+    assert ended.err.splitlines()[-2:] == [
+        "error: --cudnn-benchmark has no effect on cpu",
+        "hint: leave it out, or use --device cuda",
+    ]
