@@ -27,6 +27,7 @@ bench-peers:  ## speed, then accuracy, against other trainers, which pip install
 
 bench-gpu:  ## speed on a GPU against a bare loop and against other trainers
 	python -m benchmarks.gpu
+	python benchmarks/techniques.py --device cuda
 	python -m benchmarks.peers --device cuda --processes 1 --batch-sizes 64 256 1024 --images 60000
 
 demo:  ## the main job, on one process and on two

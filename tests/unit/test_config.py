@@ -88,6 +88,8 @@ def test_values_out_of_bounds_are_refused_by_their_flag(name: str, value: Any) -
         ({"schedule": "linear", "gamma": 0.5}, "--gamma has no effect with --schedule linear"),
         ({"lr_scaling": "none", "lr_base_batch": 64}, "--lr-base-batch has no effect with --lr-scaling none"),
         ({"warmup_epochs": 0, "warmup_from": 0.1}, "--warmup-from has no effect with --warmup-epochs 0"),
+        ({"exact": True, "cudnn_benchmark": True}, "--exact does not work with --cudnn-benchmark"),
+        ({"exact": True, "compile": True}, "--exact does not work with --compile yet"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(given: dict[str, Any], message: str) -> None:
