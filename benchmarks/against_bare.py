@@ -11,8 +11,8 @@ import sys
 
 import torch
 
-from accel_train.benchmark_row import Setting
-from accel_train.benchmarking import Work, measure
+from accel_train.bench.measure import Work, measure
+from accel_train.bench.results import Setting
 
 
 def main() -> None:

@@ -24,10 +24,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from accel_train.data.augment import ImageTransform
-from accel_train.defaults import Augmentation
-from accel_train.optim import build_optimizer
-from accel_train.tuning import keep_freed_memory
+from accel_train.config.defaults import Augmentation
+from accel_train.data.transforms import ImageTransform
+from accel_train.training.optimizers import build_optimizer
+from accel_train.training.torch_settings import keep_freed_memory
 
 BATCH, WIDTH = 64, 16
 _BLOCKS = "DATA_WAIT_BLOCKS"

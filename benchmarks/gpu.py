@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from accel_train.data.catalog import open_data
+from accel_train.data.open import open_data
 from benchmarks.peers.__main__ import TRAINERS
 from benchmarks.peers.report import BARE, OURS, Row, as_json, rows, setting, table, versions
 from benchmarks.peers.rounds import take_rounds

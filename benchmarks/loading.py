@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from accel_train.data.catalog import open_data
 from accel_train.data.loader import LoaderSizes, batches, train_loader
-from accel_train.data.order import ImageOrder
-from accel_train.data.sources import MemorySource, Source, Subset
+from accel_train.data.open import open_data
+from accel_train.data.sampler import ImageOrder
+from accel_train.data.sources.base import MemorySource, Source, Subset
 
 BATCH = 64
 CLASSES = 1000

@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
-from accel_train.benchmark_row import Setting
-from accel_train.benchmarking import peak_memory
-from accel_train.launch import available_cores
+from accel_train.bench.measure import peak_memory
+from accel_train.bench.results import Setting
+from accel_train.distributed.environment import available_cores
 
 DATA_BYTES = 70_000 * 28 * 28
 """Of the pixels of FashionMNIST, training and validation."""
@@ -46,7 +46,7 @@ def ours(setting: Setting) -> int:
 
 def bare(setting: Setting) -> int:
     asked = {"setting": asdict(setting), "model": "cnn", "classes": 10, "channels": 1, "image_size": 28}
-    words = [sys.executable, "-m", "accel_train.bare_loop", json.dumps(asked)]
+    words = [sys.executable, "-m", "accel_train.bench.bare_loop", json.dumps(asked)]
     environment = dict(os.environ)
     if setting.processes > 1:  # torchrun would bring torch into a process more
         words = ["sh", "-c", _START_RANKS, "sh", *words]

@@ -22,13 +22,13 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
-from accel_train.data.augment import ImageTransform
-from accel_train.data.catalog import open_data
+from accel_train.config.defaults import Augmentation
 from accel_train.data.loader import LoaderSizes, batches, train_loader
-from accel_train.data.order import ImageOrder
-from accel_train.data.sources import DataSet
-from accel_train.defaults import Augmentation
-from accel_train.tuning import keep_freed_memory
+from accel_train.data.open import open_data
+from accel_train.data.sampler import ImageOrder
+from accel_train.data.sources.base import DataSet
+from accel_train.data.transforms import ImageTransform
+from accel_train.training.torch_settings import keep_freed_memory
 
 BATCH = 64
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

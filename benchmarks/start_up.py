@@ -25,7 +25,7 @@ SIDES = {"digits": 8, "fashion-mnist": 28}
 BARE = """
 import sys
 import torch, torchvision
-from accel_train.networks import cnn
+from accel_train.models.networks import cnn
 batch_size, side = map(int, sys.argv[1:])
 model = cnn(10, 1, side)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)

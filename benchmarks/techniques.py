@@ -24,9 +24,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from accel_train.models import build_model
-from accel_train.optim import build_optimizer
-from accel_train.tuning import benchmark_convolutions, compile_model, keep_freed_memory
+from accel_train.models.build import build_model
+from accel_train.training.optimizers import build_optimizer
+from accel_train.training.torch_settings import benchmark_convolutions, compile_model, keep_freed_memory
 
 CLASSES = 10
 

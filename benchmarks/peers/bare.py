@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from accel_train.tuning import keep_freed_memory
+from accel_train.training.torch_settings import keep_freed_memory
 from benchmarks.peers.work import Clock, Work, optimizer_for
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from torch import nn
 
-from accel_train import distributed
-from accel_train.config import TrainConfig
+from accel_train.config.options import TrainConfig
+from accel_train.distributed import accelerator as distributed
 from accel_train.events import UpdateDone
-from accel_train.interruption import Interruption
-from accel_train.report.choose import open_sinks
-from accel_train.run import build_run
-from accel_train.session import Session
+from accel_train.loggers.select import open_sinks
+from accel_train.run.build import build_run
+from accel_train.run.session import Session
+from accel_train.system.signals import Interruption
 from benchmarks.peers.work import LEARNING_RATE, RANK, WEIGHT_DECAY, Clock, Work
 
 

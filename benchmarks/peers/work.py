@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset
 
-from accel_train.data.catalog import open_data
-from accel_train.data.sources import DataSet
-from accel_train.models import BuiltModel, build_model
+from accel_train.data.open import open_data
+from accel_train.data.sources.base import DataSet
+from accel_train.models.build import BuiltModel, build_model
 
 LEARNING_RATE, WEIGHT_DECAY = 0.02, 5e-4
 RANK = int(os.environ.get("RANK", "0"))

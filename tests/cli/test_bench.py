@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cli_helpers import Call, assert_refused, in_process
-from conftest import Runner
+from helpers.cli import Call, assert_refused, in_process
+from helpers.runner import Runner
 
 GREEDY = """
 from torch import nn

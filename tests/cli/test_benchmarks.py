@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Ended, Runner
+from helpers.runner import Ended, Runner
 from PIL import Image
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import Ended, Runner
+from helpers.runner import Ended, Runner
 from PIL import Image
 
 ROOT = Path(__file__).parents[2]

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cli_helpers import Call, assert_refused, in_process, write_pictures
-from conftest import Runner
+from helpers.cli import Call, assert_refused, in_process, write_pictures
+from helpers.runner import Runner
 
 READ_BY_TYPER = {
     "--lr 0": ("--lr 0.0: ", "greater than 0"),

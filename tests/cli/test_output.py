@@ -11,8 +11,8 @@ from typing import Any
 import pexpect
 import pytest
 import yaml
-from cli_helpers import Call, in_process, write_pictures
-from conftest import LAUNCHERS, Runner, _environment
+from helpers.cli import Call, in_process, write_pictures
+from helpers.runner import LAUNCHERS, Runner, _environment
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_helpers import assert_refused, write_pictures
-from conftest import Runner
+from helpers.cli import assert_refused, write_pictures
+from helpers.runner import Runner
 from PIL import Image
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Runner
+from helpers.runner import Runner
 from PIL import Image
 
 _MB = 2**20

@@ -9,8 +9,8 @@ import safetensors.torch
 import torch
 import torchvision
 import yaml
-from cli_helpers import in_process, write_pictures
-from conftest import Runner, read_metrics
+from helpers.cli import in_process, write_pictures
+from helpers.runner import Runner, read_metrics
 from torch import nn
 
 DIGITS = ("--epochs", "2", "--device", "cpu")

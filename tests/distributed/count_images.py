@@ -7,13 +7,14 @@ import sys
 import torch
 from accelerate import Accelerator
 
-from accel_train import distributed, engine
-from accel_train.data.augment import ImageTransform
-from accel_train.data.catalog import open_data
+from accel_train.config.defaults import Augmentation
 from accel_train.data.loader import LoaderSizes, evaluation_loader
-from accel_train.data.sources import spread
-from accel_train.defaults import Augmentation
-from accel_train.models import build_model
+from accel_train.data.open import open_data
+from accel_train.data.sources.base import spread
+from accel_train.data.transforms import ImageTransform
+from accel_train.distributed import accelerator as distributed
+from accel_train.models.build import build_model
+from accel_train.training import loop as engine
 
 data = open_data("digits", directory=None, val_fraction=None, seed=0, limit=None)
 torch.manual_seed(0)

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from accel_train.data.catalog import open_data
-from accel_train.data.sources import Source, spread
+from accel_train.data.open import open_data
+from accel_train.data.sources.base import Source, spread
 
 
 def normalised(classes: int, channels: int) -> nn.Module:

@@ -10,13 +10,13 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from accel_train import distributed
-from accel_train.config import TrainConfig
-from accel_train.config_values import make_config
+from accel_train.config.load import make_config
+from accel_train.config.options import TrainConfig
+from accel_train.distributed import accelerator as distributed
 from accel_train.events import Progress
-from accel_train.interruption import Interruption
-from accel_train.run import build_run
-from accel_train.session import Session
+from accel_train.run.build import build_run
+from accel_train.run.session import Session
+from accel_train.system.signals import Interruption
 
 folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
 run = build_run(make_config(TrainConfig, options | {"log_every": 1, "output": folder / "run"}, {}), {})

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 import safetensors.torch
-from comparing import flags
-from conftest import Runner, read_metrics
+from helpers.comparing import flags
+from helpers.runner import Runner, read_metrics
 
 HERE = Path(__file__).parent
 BATCH_SIZE, UPDATES_PER_EPOCH = 8, 30

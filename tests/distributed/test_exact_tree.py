@@ -6,13 +6,13 @@ import sys
 
 import pytest
 import torch
-from conftest import Runner
+from helpers.runner import Runner
 from torch import Tensor
 
 LENGTHS = (0, 1, 2, 10_007)
 ADDS = f"""
 import hashlib, json, os, sys, torch
-from accel_train.exact import FixedTree
+from accel_train.training.tree_reduce import FixedTree
 
 torch.distributed.init_process_group("gloo")
 rank, processes = torch.distributed.get_rank(), torch.distributed.get_world_size()

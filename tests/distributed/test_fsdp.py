@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import flags, greatest_difference, losses
-from conftest import LAUNCHERS, Runner, read_metrics
+from helpers.comparing import flags, greatest_difference, losses
+from helpers.runner import LAUNCHERS, Runner, read_metrics
 
 HERE = Path(__file__).parent
 CONFIG = HERE.parents[1] / "accelerate_configs" / "fsdp2_cpu_2_processes.yaml"
@@ -16,9 +16,9 @@ TRAINS = f"""
 import json, os, sys, torch
 import torchvision
 from torch import nn
-from accel_train import distributed
-from accel_train.running_statistics import RunningStatistics
-from accel_train.sharding import local_part, whole
+from accel_train.distributed import accelerator as distributed
+from accel_train.training.batch_norm import RunningStatistics
+from accel_train.distributed.strategies.fsdp2 import local_part, whole
 
 strategy, precision = sys.argv[1:]
 accelerator, _ = distributed.start(device="cpu", backend=None, precision=precision, timeout=60, strategy=strategy)
@@ -74,13 +74,14 @@ os._exit(0)  # at the end of a script, with a DDP model still among its globals,
 """
 COUNTS = """
 import json, os, sys, torch
-from accel_train import distributed, engine
-from accel_train.data.augment import ImageTransform
-from accel_train.data.catalog import open_data
+from accel_train.distributed import accelerator as distributed
+from accel_train.training import loop as engine
+from accel_train.data.transforms import ImageTransform
+from accel_train.data.open import open_data
 from accel_train.data.loader import LoaderSizes, evaluation_loader
-from accel_train.data.sources import spread
-from accel_train.defaults import Augmentation
-from accel_train.models import build_model
+from accel_train.data.sources.base import spread
+from accel_train.config.defaults import Augmentation
+from accel_train.models.build import build_model
 
 data = open_data("digits", directory=None, val_fraction=None, seed=0, limit=None)
 torch.manual_seed(0)

@@ -5,20 +5,20 @@ import re
 import sys
 
 import pytest
-from comparing import flags, greatest_difference
-from conftest import Runner, read_metrics
+from helpers.comparing import flags, greatest_difference
+from helpers.runner import Runner, read_metrics
 
 DIGITS = {"model": "cnn", "precision": "fp64", "epochs": 1, "lr": 0.1, "log_every": 1, "device": "cpu"}
 UNUSED = r"the loss does not depend on the model's parameter 1\.spare_head\.weight and 1 more"
 UNUSED_HINT = r"remove the unused part, or freeze it with requires_grad_\(False\)"
 WRITES_NORMS = """
 import json, os, sys, torch
-from accel_train import distributed
-from accel_train.config import TrainConfig
-from accel_train.config_values import make_config
-from accel_train.interruption import Interruption
-from accel_train.run import build_run
-from accel_train.session import Session
+from accel_train.distributed import accelerator as distributed
+from accel_train.config.options import TrainConfig
+from accel_train.config.load import make_config
+from accel_train.system.signals import Interruption
+from accel_train.run.build import build_run
+from accel_train.run.session import Session
 
 limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grad_norm_
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
-from conftest import Ended, Runner, read_metrics
+from helpers.runner import Ended, Runner, read_metrics
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "accelerate_configs"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Runner
+from helpers.processes import lives
+from helpers.runner import Runner
 from PIL import Image
-from process_helpers import lives
 
 MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
 SECONDS_TO_STOP = 10

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from comparing import flags
-from conftest import Runner
+from helpers.comparing import flags
+from helpers.runner import Runner
 from PIL import Image
 
 RUN = {"data": "packed", "model": "cnn", "image_size": 24, "global_batch_size": 16, "batch_size": 8, "epochs": 1}

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from conftest import Runner, read_metrics
+from helpers.runner import Runner, read_metrics
 
 RUN = ("train", "--epochs", "1", "--global-batch-size", "64", "--batch-size", "16", "--device", "cpu", "--quiet")
 SLOW_ON_RANK_1 = """

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from comparing import flags
-from conftest import LAUNCHERS, Runner, read_metrics
+from helpers.comparing import flags
+from helpers.runner import LAUNCHERS, Runner, read_metrics
 from torch import Tensor
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -21,7 +21,8 @@ OPTIONS = {
 PLACES = {"one process": (1, "auto"), "DDP": (2, "ddp"), "FSDP2": (2, "fsdp2")}
 WRITES_WHAT_IT_RESTORES = """
 import os, safetensors.torch
-from accel_train import checkpoint, sharding
+from accel_train.checkpoints import checkpointer as checkpoint
+from accel_train.distributed.strategies import fsdp2 as sharding
 
 def load_and_write(folder, trained):
     load(folder, trained)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from comparing import flags, greatest_difference, ids, losses
-from conftest import Runner
+from helpers.comparing import flags, greatest_difference, ids, losses
+from helpers.runner import Runner
 from PIL import Image
 from torch import Tensor
 
-from accel_train.data.catalog import open_data
-from accel_train.data.handover import Batch
 from accel_train.data.loader import TrainReader
-from accel_train.data.order import ImageOrder
+from accel_train.data.open import open_data
+from accel_train.data.sampler import ImageOrder
+from accel_train.data.worker_batches import Batch
 
 HERE = Path(__file__).parent
 SIDE = 40

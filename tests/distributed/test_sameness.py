@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
-from comparing import flags, greatest_difference, ids, losses, relative
-from conftest import Runner, read_metrics
+from helpers.comparing import flags, greatest_difference, ids, losses, relative
+from helpers.runner import Runner, read_metrics
 
-from accel_train.config import TrainConfig
-from accel_train.config_values import make_config
-from accel_train.defaults import with_defaults
-from accel_train.plan import make_plan
+from accel_train.config.defaults import with_defaults
+from accel_train.config.load import make_config
+from accel_train.config.options import TrainConfig
+from accel_train.config.plan import make_plan
 
 HERE = Path(__file__).parent
 MODELS = ("cnn", "networks:normalised")

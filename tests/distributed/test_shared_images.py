@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Runner
+from helpers.runner import Runner
 
 IMAGES_BYTES = 24_000 * 3 * 32 * 32
 """Of the 20,000 training images, and a fifth as many to validate."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from conftest import Runner, read_metrics
+from helpers.runner import Runner, read_metrics
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 SMALL = ("--epochs", "1", "--limit", "64", "--batch-size", "16", "--model", "mlp")

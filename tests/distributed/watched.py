@@ -10,8 +10,8 @@ import time
 import torch
 import torch.distributed
 
-from accel_train import process_group
-from accel_train.peers import PeerWatch
+from accel_train.distributed import process_group
+from accel_train.distributed.watchdog import PeerWatch
 
 rounds, *naps = sys.argv[1:]
 seconds = dict(map(int, nap.split(":")) for nap in naps)

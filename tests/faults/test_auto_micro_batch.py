@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fault_helpers import ON_CPU, finished
+from helpers.faults import ON_CPU, finished
 
 GREEDY = """
 import os, resource

@@ -9,12 +9,12 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
-from fault_helpers import ON_CPU, TINY, Program, assert_same_run, finished, started
+from helpers.faults import ON_CPU, TINY, Program, assert_same_run, finished, started
 from torch import Tensor, nn
 
-from accel_train.averaging import WeightAverage
-from accel_train.checkpoint import Trained, load_tensors
-from accel_train.models import build_model
+from accel_train.checkpoints.checkpointer import Trained, load_tensors
+from accel_train.models.build import build_model
+from accel_train.training.ema import WeightAverage
 
 HALF_LIFE = 96.0
 UPDATES = 12

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_helpers import TINY, assert_same_run, finished, started
+from helpers.faults import TINY, assert_same_run, finished, started
 
-from accel_train.checkpoint_folders import update_of
+from accel_train.checkpoints.store import update_of
 
 WORDS = (*TINY, "--epochs", "3", "--save-every", "2updates")
 FILES = (

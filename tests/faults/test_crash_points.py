@@ -12,18 +12,20 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from crash_points import Call, Death, follow
+from helpers.crash_points import Call, Death, follow
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from accel_train import process_group, sharding
-from accel_train.averaging import WeightAverage
-from accel_train.checkpoint import Checkpoints, Trained, load_tensors, read_state
-from accel_train.checkpoint_folders import clean, newest_whole, update_of
+from accel_train.checkpoints.checkpointer import Checkpoints, Trained, load_tensors, read_state
+from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
+from accel_train.checkpoints.store import newest_whole, update_of
+from accel_train.distributed import process_group
+from accel_train.distributed.strategies import fsdp2 as sharding
 from accel_train.events import EpochEnd
-from accel_train.position import Position
-from accel_train.run_folder import CHECKPOINTS, WEIGHTS
+from accel_train.system.atomic_files import clean
+from accel_train.training.ema import WeightAverage
+from accel_train.training.state import Position
 
 OLD, NEW = 2, 3
 """Updates at which the run has saved, and saves when it is killed."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import safetensors.torch
-from conftest import read_metrics
-from fault_helpers import ON_CPU, TINY, Program, assert_same_run, finished, started
+from helpers.faults import ON_CPU, TINY, Program, assert_same_run, finished, started
+from helpers.runner import read_metrics
 
-from accel_train.checkpoint_folders import update_of
-from accel_train.data.order import ImageOrder
+from accel_train.checkpoints.store import update_of
+from accel_train.data.sampler import ImageOrder
 
 IMAGES, PER_RANK = 64, 4
 WORDS = ("--data", "fragile:data", "--model", "fragile:net", "--workers", "0", "--lr", "0.01", *ON_CPU)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Runner
+from helpers.runner import Runner
 
 TRAIN = ("train", "--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--epochs", "6")
 

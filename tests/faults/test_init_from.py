@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from fault_helpers import ON_CPU, TINY, finished, started
+from helpers.faults import ON_CPU, TINY, finished, started
 
 MODEL = ("--model", "mlp", "--batch-size", "8", *ON_CPU)
 STANDS_STILL = ("--lr", "1e-30", "--epochs", "1")

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fault_helpers import ON_CPU, Program, assert_same_run, finished, started
-from process_helpers import lives, wait_until
+from helpers.faults import ON_CPU, Program, assert_same_run, finished, started
+from helpers.processes import lives, wait_until
 
 TRAINING = ("--data", "digits", "--model", "cnn", "--epochs", "4", "--save-every", "10updates", *ON_CPU)
 WORDS = {1: TRAINING, 2: (*TRAINING, "--processes", "2", "--batch-size", "16", "--global-batch-size", "32")}

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import read_metrics
-from fault_helpers import ENDLESS, TINY, Program, assert_same_run, finished, started
+from helpers.faults import ENDLESS, TINY, Program, assert_same_run, finished, started
+from helpers.runner import read_metrics
 
 WORDS = (*TINY, "--epochs", "3")
 

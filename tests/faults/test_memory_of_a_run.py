@@ -5,8 +5,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from conftest import read_metrics
-from fault_helpers import ON_CPU, finished, started
+from helpers.faults import ON_CPU, finished, started
+from helpers.runner import read_metrics
 
 WORDS = ("--data", "noting:data", "--model", "noting:net", "--workers", "0", *ON_CPU)
 NOTING = """

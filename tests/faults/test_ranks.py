@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from fault_helpers import ENDLESS, LAUNCHERS, ON_CPU, finished, started
-from process_helpers import lives, wait_until
+from helpers.faults import ENDLESS, LAUNCHERS, ON_CPU, finished, started
+from helpers.processes import lives, wait_until
 
-from accel_train.checkpoint_folders import newest_whole, update_of
+from accel_train.checkpoints.store import newest_whole, update_of
 
 ANY_LAUNCHER = [("accel_train", 2), ("accelerate", 1), ("accelerate", 2), ("torchrun", 2)]
 """Those that are a process of their own, with how many they start."""

@@ -8,10 +8,10 @@ from signal import SIGINT, Signals
 
 import psutil
 import pytest
-from fault_helpers import ENDLESS, LAUNCHERS, Program, loader_workers, started
+from helpers.faults import ENDLESS, LAUNCHERS, Program, loader_workers, started
 
 import accel_train
-from accel_train.checkpoint_folders import newest_whole, update_of
+from accel_train.checkpoints.store import newest_whole, update_of
 
 IN_CI = {
     ("accel_train", 1, 2, "SIGTERM"),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import Runner, read_metrics
+from helpers.runner import Runner, read_metrics
 
 pytestmark = pytest.mark.gpu
 

@@ -1,1 +1,1 @@
-"""The command line: a file for each command."""
+"""The command line, one file a command."""

@@ -18,10 +18,11 @@ from accel_train.cli.bench import bench
 from accel_train.cli.evaluate import evaluate
 from accel_train.cli.pack import pack
 from accel_train.cli.train import train
+from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
+from accel_train.distributed.launcher import USERS_MISTAKE
 from accel_train.errors import UserError
-from accel_train.interruption import Interruption
-from accel_train.launch import USERS_MISTAKE, launched, launched_rank, launcher_pid, local_rank
-from accel_train.report.text import prepare_streams, printable
+from accel_train.loggers.text import prepare_streams, printable
+from accel_train.system.signals import Interruption
 
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
 _PEER_LOST = ("gloo/transport", "ncclRemoteError", "Connection reset by peer")  # in what torch 2.14 raises then

@@ -10,9 +10,9 @@ from typing import Annotated, Literal, get_args
 import typer
 from pydantic import Field
 
-from accel_train.benchmark_row import Row, Setting
+from accel_train.bench.results import Row, Setting
 from accel_train.cli.options import with_options
-from accel_train.config import Augmentation, Config, Device, Precision
+from accel_train.config.options import Augmentation, Config, Device, Precision
 from accel_train.errors import UserError
 
 _IMAGES = 8_192
@@ -51,7 +51,7 @@ def bench(config: BenchConfig, origins: dict[str, str], json: Json = False, png:
     """Measure images/s, memory, start-up and where the time goes, over batch sizes, devices and precisions."""
     settings = _settings(config)
     if png:
-        from accel_train.report.benchmark_figure import check_figure
+        from accel_train.bench.plot import check_figure
 
         check_figure(png)
     data = config.data or f"synthetic:{max(setting.images for setting in settings)},1,28,28,10"
@@ -59,7 +59,7 @@ def bench(config: BenchConfig, origins: dict[str, str], json: Json = False, png:
     measured = _measure(config, data, settings)
     rows = _print_records(measured) if json else _show_table(title, measured)
     if png:
-        from accel_train.report.benchmark_figure import draw
+        from accel_train.bench.plot import draw
 
         draw(png, title, rows)
 
@@ -82,7 +82,7 @@ def _settings(config: BenchConfig) -> list[Setting]:
 
 
 def _measure(config: BenchConfig, data: str, settings: list[Setting]) -> Iterator[Row]:
-    from accel_train.benchmarking import Work, measure
+    from accel_train.bench.measure import Work, measure
 
     work = Work(data, config.model, config.augment)
     for setting in settings:
@@ -102,7 +102,7 @@ def _show_table(title: str, measured: Iterator[Row]) -> list[Row]:
     from rich.console import Console
     from rich.live import Live
 
-    from accel_train.report.benchmark_table import benchmark_table
+    from accel_train.bench.table import benchmark_table
 
     rows: list[Row] = []
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
@@ -115,7 +115,7 @@ def _show_table(title: str, measured: Iterator[Row]) -> list[Row]:
 def _devices(given: str | None) -> list[str]:
     if given is not None:
         return _names("--devices", given, get_args(Device)[1:])  # all but auto
-    from accel_train.choices import choose_device
+    from accel_train.distributed.resolve import choose_device
 
     return list(dict.fromkeys(("cpu", choose_device("auto", {}))))
 

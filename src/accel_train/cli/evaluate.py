@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from accel_train.cli.options import with_options
-from accel_train.config import EvaluateConfig
+from accel_train.config.options import EvaluateConfig
+from accel_train.distributed.environment import launched_rank
+from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.events import as_record
-from accel_train.imports import no_garbage
-from accel_train.launch import launched_rank, processes_to_start, start_processes
-from accel_train.report.text import printable
+from accel_train.loggers.text import printable
+from accel_train.system.process import no_garbage
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that has ended.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as one JSON line on stdout.")]
@@ -26,8 +27,8 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
         raise typer.Exit(start_processes(count, sys.argv[1:]))
 
     with no_garbage():
-        from accel_train import distributed
-        from accel_train.evaluation import evaluate_run
+        from accel_train.distributed import accelerator as distributed
+        from accel_train.run.evaluate import evaluate_run
 
     try:
         found = evaluate_run(run, config)

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
-from accel_train.config import Config
-from accel_train.config_values import make_config, read_yaml
+from accel_train.config.load import make_config, read_yaml
+from accel_train.config.options import Config
 
 Command = Callable[..., None]
 

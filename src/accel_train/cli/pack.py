@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from accel_train.imports import no_garbage
-from accel_train.interruption import Interruption
-from accel_train.launch import available_cores
-from accel_train.report.text import printable, quantity
+from accel_train.distributed.environment import available_cores
+from accel_train.loggers.text import printable, quantity
+from accel_train.system.process import no_garbage
+from accel_train.system.signals import Interruption
 
 if TYPE_CHECKING:
-    from accel_train.data.packing import Packing
+    from accel_train.data.packing.pack import Packing
 
 Source = Annotated[
     Path, typer.Argument(metavar="SRC", help="Folder of pictures: CLASS/… or train/CLASS/… and val/CLASS/….")
@@ -39,8 +39,8 @@ def pack(
 ) -> None:
     """Decode a folder of pictures once, make them smaller and store them so that training reads them at once."""
     with no_garbage():
-        from accel_train.data.packing import ShardDone, begin
-        from accel_train.data.packing import pack as pack_shards
+        from accel_train.data.packing.pack import ShardDone, begin
+        from accel_train.data.packing.pack import pack as pack_shards
 
     interruption: Interruption = context.obj
     packing = begin(source, destination, side)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accel_train.cli.options import ConfigFile, with_options
-from accel_train.config import TrainConfig
-from accel_train.data import idx
+from accel_train.config.options import TrainConfig
+from accel_train.data.sources import fashion_mnist as idx
+from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.events import Stopped
-from accel_train.imports import no_garbage
-from accel_train.interruption import Interruption
-from accel_train.launch import processes_to_start, start_processes
+from accel_train.system.process import no_garbage
+from accel_train.system.signals import Interruption
 
 if TYPE_CHECKING:
-    from accel_train.run import Run
+    from accel_train.run.build import Run
 
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Show the config with all choices made, and stop.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")]
@@ -41,10 +41,10 @@ def train(
         idx.read_ahead(config.data_dir)
 
     with no_garbage():
-        from accel_train import distributed
-        from accel_train.report.choose import open_sinks
-        from accel_train.run import build_run
-        from accel_train.session import Session
+        from accel_train.distributed import accelerator as distributed
+        from accel_train.loggers.select import open_sinks
+        from accel_train.run.build import build_run
+        from accel_train.run.session import Session
 
     code = 0
     try:
@@ -78,8 +78,8 @@ def train(
 def _preview(run: "Run", print_config: bool) -> None:
     from rich.console import Console
 
-    from accel_train.report.banner import print_banner
-    from accel_train.run_facts import config_text, facts
+    from accel_train.loggers.banner import print_banner
+    from accel_train.run.describe import config_text, facts
 
     if run.accelerator.is_main_process:
         if print_config:

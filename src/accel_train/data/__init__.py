@@ -1,1 +1,1 @@
-"""From a name to batches on the device: sources, order, loader, augmentation."""
+"""From the name of a data set to batches on the device."""

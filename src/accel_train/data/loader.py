@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from accel_train.data.handover import Batch, Handover
-from accel_train.data.order import EvaluationSampler, ImageOrder, UpdateSampler
-from accel_train.data.sources import Ids, Source
+from accel_train.data.sampler import EvaluationSampler, ImageOrder, UpdateSampler
+from accel_train.data.sources.base import Ids, Source
+from accel_train.data.worker_batches import Batch, Handover
 from accel_train.errors import LocalError
-from accel_train.random_keys import hash_ids, make_key
-from accel_train.worker_signals import serve_parent
+from accel_train.rng import hash_ids, make_key
+from accel_train.system.worker_signals import serve_parent
 
 _MOST_WORKERS = 8
 _AHEAD = 4

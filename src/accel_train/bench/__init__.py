@@ -1,0 +1,1 @@
+"""Measures training speed beside a bare PyTorch loop."""

@@ -1,0 +1,69 @@
+"""The floor that training is measured against: a bare loop over one batch that lies in memory.
+
+No data, augmentation, metrics, logging or Accelerate in the loop; the same model, optimizer, precision, memory format,
+allocator and threads as in a run. With several processes it is a bare DDP loop.
+
+Shape suffixes: B images, C channels, H height, W width.
+"""
+
+import json
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from accel_train.bench.results import Setting
+from accel_train.distributed import accelerator as distributed
+from accel_train.models.build import build_model
+from accel_train.training.optimizers import build_optimizer
+from accel_train.training.torch_settings import tune
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def images_per_second(setting: Setting, *, model: str, classes: int, channels: int, image_size: int) -> float:
+    """Collective: train with a setting; return the images/s of all processes from the second update on."""
+    precision = setting.precision
+    tune(threads=None, exact=False)
+    accelerator, _ = distributed.start(device=setting.device, backend=None, precision=precision, timeout=300)
+    place, dtype = accelerator.device, distributed.DTYPES.get(precision, torch.float32)
+    torch.manual_seed(0)
+    built = build_model(model, classes=classes, channels=channels, data_size=image_size, image_size=image_size)
+    module = built.module.to(place, dtype).to(memory_format=torch.channels_last).train()
+    optimizer = build_optimizer("sgd", module, weight_decay=5e-4, betas=(0.9, 0.999), eps=1e-8)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
+    if setting.compile:
+        module.compile()
+    if accelerator.num_processes > 1:
+        module = nn.parallel.DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
+    images_BCHW = torch.randn(setting.batch_size, channels, image_size, image_size, device=place, dtype=dtype)
+    images_BCHW = images_BCHW.to(memory_format=torch.channels_last)
+    labels_B = torch.randint(0, classes, (setting.batch_size,), device=place)
+    scaler = torch.amp.GradScaler(place.type, enabled=precision == "fp16")
+    started = 0.0
+    for update in range(setting.updates):
+        if update == 1:
+            started = _now(place)
+        with torch.autocast(place.type, _AUTOCAST.get(precision), enabled=precision in _AUTOCAST):
+            loss = functional.cross_entropy(module(images_BCHW), labels_B)
+        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return (setting.updates - 1) / setting.updates * setting.images / (_now(place) - started)
+
+
+def _now(device: torch.device) -> float:
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    found = images_per_second(Setting(**asked.pop("setting")), **asked)
+    sys.stdout.write(f"{found}\n")
+    distributed.stop()

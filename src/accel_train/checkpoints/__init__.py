@@ -1,0 +1,1 @@
+"""The files of a run: checkpoints and the run folder."""

@@ -1,0 +1,1 @@
+"""Packed folders: images decoded once, mapped into memory in training."""

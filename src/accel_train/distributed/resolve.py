@@ -1,0 +1,111 @@
+"""Chooses device, precision, strategy and backend from what user and launcher ask for, or says why it cannot be.
+
+What the user asks for wins over the launcher's configuration.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from accel_train.distributed.environment import launched
+from accel_train.errors import UserError
+
+_FROM_LAUNCHER = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
+_BACKENDS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "gloo"), "mps": ()}
+"""By device; the first is taken unless another is asked for."""
+_NOT_YET = {
+    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
+    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "a parallelism config",
+}
+
+
+def choose_device(asked: str, environ: Mapping[str, str]) -> str:
+    """Return cpu, cuda or mps; auto prefers what computes fastest unless the launcher's config says CPU.
+
+    Raises:
+        UserError: the device is not there, or not once for each process of this machine.
+    """
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if asked == "auto":
+        if environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1", "yes"):
+            return "cpu"
+        asked = "cuda" if cuda else "mps" if mps else "cpu"
+    if (asked == "cuda" and not cuda) or (asked == "mps" and not mps):
+        raise UserError(f"--device {asked}, but torch finds no such device", "use --device cpu, or install its driver")
+    local = int(environ.get("LOCAL_WORLD_SIZE", "1")) if launched(environ) else 1
+    count = torch.cuda.device_count() if asked == "cuda" else 1
+    if asked != "cpu" and local > count:
+        raise UserError(
+            f"{local} processes on this machine, but {count} {asked} devices", f"start {count}, or use --device cpu"
+        )
+    return asked
+
+
+def choose_precision(asked: str | None, device: str, environ: Mapping[str, str]) -> str:
+    """Return the precision that runs: a flag wins over the launcher's configuration, fp32 is the last resort.
+
+    Raises:
+        UserError: it would do nothing on this device, or does not exist.
+    """
+    source = "--precision"
+    if asked is None:
+        launcher = environ.get("ACCELERATE_MIXED_PRECISION", "no")
+        source = "mixed_precision of the launcher's configuration:"
+        if launcher not in _FROM_LAUNCHER:
+            raise UserError(f"{source} {launcher} is not supported", f"choose {', '.join(_FROM_LAUNCHER)}")
+        asked = _FROM_LAUNCHER[launcher]
+    if asked in ("fp16", "tf32") and device != "cuda":
+        raise UserError(f"{source} {asked} does nothing on {device}", "use bf16 or fp32")
+    if asked == "fp64" and device == "mps":
+        raise UserError("--precision fp64 does not exist on mps", "use --device cpu")
+    return asked
+
+
+def choose_strategy(asked: str, world_size: int, environ: Mapping[str, str]) -> str:
+    """Return ddp or fsdp2; auto is what the launcher's configuration says, ddp if nothing.
+
+    Raises:
+        UserError: it does not exist here, or has no effect.
+    """
+    for variable, name in _NOT_YET.items():
+        if _is_set(variable, environ):
+            raise UserError(
+                f"the launcher's configuration asks for {name}, which is not supported yet",
+                "use distributed_type MULTI_GPU (DDP) or FSDP, as in accelerate_configs/",
+            )
+    if asked == "auto":
+        asked = "fsdp2" if _is_set("ACCELERATE_USE_FSDP", environ) else "ddp"
+    if asked == "fsdp2" and world_size == 1:
+        raise UserError("FSDP2 has no effect on a single process", "use --strategy ddp, or add --processes")
+    return asked
+
+
+def choose_backend(asked: str | None, device: str, world_size: int) -> str | None:
+    """Return the backend by which processes exchange tensors; None for a process alone.
+
+    Raises:
+        UserError: it is not there, or does not serve this device, or has no effect.
+    """
+    if world_size == 1:
+        if asked is None:
+            return None
+        raise UserError(f"--backend {asked} has no effect on a single process", "leave it out, or add --processes")
+    if not _BACKENDS[device]:
+        raise UserError(f"{world_size} processes cannot share {device}", "use one process, or --device cpu")
+    if asked is None:
+        return _BACKENDS[device][0]
+    there = {
+        "gloo": torch.distributed.is_gloo_available(),
+        "nccl": torch.distributed.is_nccl_available(),
+        "mpi": torch.distributed.is_mpi_available(),
+    }
+    if not there[asked]:
+        raise UserError(f"--backend {asked}, but this torch was built without it", "leave it out")
+    if asked not in _BACKENDS[device]:
+        raise UserError(f"--backend {asked} does not serve {device}", f"choose {' or '.join(_BACKENDS[device])}")
+    return asked
+
+
+def _is_set(variable: str, environ: Mapping[str, str]) -> bool:
+    return environ.get(variable, "").lower() in ("true", "1", "yes")

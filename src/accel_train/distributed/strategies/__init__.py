@@ -1,0 +1,1 @@
+"""How processes share the work, one file a strategy."""

@@ -1,0 +1,209 @@
+"""Finds the process that holds up the others, names it and ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psutil
+
+from accel_train.distributed import process_group
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
+
+_PERIOD_SECONDS = 1.0
+_ASLEEP_SECONDS = 5.0
+"""A watch that was not run for so long was stopped together with its process, so it has missed what others did."""
+
+_NEVER = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What is known of another process; moments are seconds of this process's monotonic clock."""
+
+    rank: int
+    ticked_at: float
+    beat_at: float
+    ticks: int = -1
+    beat: int = -1
+    host: str | None = None
+    """None until it has written something."""
+    pid: int = 0
+    process: psutil.Process | None = None
+    """None unless it is on this machine."""
+
+    def heard(self, entry: bytes, now: float) -> Peer:
+        """Return what is known after its entry in the store was read."""
+        host, pid, ticks, beat = json.loads(entry)
+        peer = self if self.host else replace(self, host=host, pid=pid, process=_find(self.rank, host, pid))
+        if ticks != peer.ticks:
+            peer = replace(peer, ticks=ticks, ticked_at=now)
+        return peer if beat == peer.beat else replace(peer, beat=beat, beat_at=now)
+
+
+def holding_up(
+    peers: Collection[Peer], ticks: int, timeout: float, *, awake_since: float, read_at: float
+) -> list[Peer]:
+    """Return who keeps a process with so many ticks waiting: those without sign of life, else the furthest behind.
+
+    Peers were last read at `read_at`; silence before `awake_since` does not count.
+    """
+    silent = [peer for peer in peers if read_at - max(peer.beat_at, awake_since) >= timeout]
+    lowest = min((peer.ticks for peer in peers), default=ticks)
+    late = [
+        peer for peer in peers if peer.ticks == lowest < ticks and read_at - max(peer.ticked_at, awake_since) >= timeout
+    ]
+    return silent or late
+
+
+class PeerWatch:
+    """A watch on the other processes, from threads of its own.
+
+    Every process counts the places where it may wait for others. One that has not moved for `timeout` seconds
+    ends, with code 1, those that it waits for and itself: a peer that is stopped or dead, or that has not moved for
+    as long although it is behind. Where all are equally far, all compute, and nothing happens.
+
+    `report` gets a line for each process that is ended; this process ends at once when it returns.
+    """
+
+    def __init__(self, store: Store, rank: int, world_size: int, timeout: float, report: Callable[[str], None]) -> None:
+        self._store = store
+        self._store.set_timeout(_NEVER)  # after a pause of all processes it goes on
+        self._rank = rank
+        self._timeout = timeout
+        self._report = report
+        self._ticks = 0
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._exchange, self._watch)]
+        now = time.monotonic()
+        self._peers = {other: Peer(other, now, now) for other in range(world_size) if other != rank}
+        self._read_at = now
+
+    def start(self) -> None:
+        """Begin to watch; all processes call it within `timeout` seconds."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the watch; all processes call it after their last wait for others, before what one does alone."""
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(timeout=2 * _PERIOD_SECONDS)  # the store may not answer
+
+    def tick(self) -> None:
+        """Count a place before or after which this process may wait for others."""
+        self._ticks += 1
+
+    def _exchange(self) -> None:
+        """Write this process's state and read the others', as long as the store answers."""
+        host, pid, beat = socket.gethostname(), os.getpid(), 0
+        with suppress(RuntimeError):  # a store that is gone is as silent as one that hangs: see _culprits
+            while not self._stopped.is_set():
+                self._store.set(f"peers/{self._rank}", json.dumps([host, pid, self._ticks, beat]))
+                self._read()
+                beat += 1
+                self._stopped.wait(_PERIOD_SECONDS)
+
+    def _read(self) -> None:
+        started = [peer for peer in self._peers.values() if peer.host or self._store.check([f"peers/{peer.rank}"])]
+        entries = self._store.multi_get([f"peers/{peer.rank}" for peer in started]) if started else []
+        now = time.monotonic()
+        for peer, entry in zip(started, entries, strict=True):
+            self._peers[peer.rank] = peer.heard(entry, now)
+        self._read_at = now
+
+    def _watch(self) -> None:
+        ticks = self._ticks
+        ticked_at = awake_since = last = time.monotonic()
+        while not self._stopped.wait(_PERIOD_SECONDS):
+            now = time.monotonic()
+            if now - last > _ASLEEP_SECONDS:
+                awake_since = now
+            last = now
+            if self._ticks != ticks:
+                ticks, ticked_at = self._ticks, now
+            if now - max(ticked_at, awake_since) >= self._timeout:
+                self._end(self._culprits(now, awake_since))
+
+    def _culprits(self, now: float, awake_since: float) -> list[Peer]:
+        # Of a store that does not answer only its host can be blamed: the others are not heard of.
+        store_silent = now - max(self._read_at, awake_since) >= self._timeout
+        if store_silent and self._rank != 0 and not _launcher_holds_store():
+            return [self._peers[0]]
+        peers = list(self._peers.values())
+        return holding_up(peers, self._ticks, self._timeout, awake_since=awake_since, read_at=self._read_at)
+
+    def _end(self, culprits: list[Peer]) -> None:
+        if not culprits:
+            return
+        try:
+            for peer in culprits:
+                self._report(_end_peer(peer, self._timeout))
+        finally:
+            os._exit(1)
+
+
+def watch_peers(timeout: int) -> PeerWatch | None:
+    """Collective: begin to look for processes that hold up the others; None if there can be none."""
+    import torch.distributed
+
+    if not torch.distributed.is_initialized() or torch.distributed.get_backend() == "mpi":
+        return None
+    rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    watch = PeerWatch(process_group.connect(timeout), rank, world_size, timeout, _say)
+    watch.start()
+    return watch
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _find(rank: int, host: str, pid: int) -> psutil.Process | None:
+    """Return the process if it is on this machine; machines and containers may share a name."""
+    if host == socket.gethostname():
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.environ().get("RANK") == str(rank):
+                return process
+    return None
+
+
+def _end_peer(peer: Peer, timeout: float) -> str:
+    """Kill the process if it is on this machine; return one line on what it did and what came of it."""
+    limit = f"{timeout:g} s (--timeout)"
+    if peer.host is None:
+        return f"rank {peer.rank} did not start within {limit}"
+    outcome = "on another machine, so not killed from here"
+    if peer.process:
+        outcome = "killed"
+        try:
+            workers = peer.process.children(recursive=True)
+            peer.process.kill()  # psutil refuses to kill another one that has got its number
+            _kill(workers)
+        except psutil.NoSuchProcess:
+            outcome = "it is gone"
+    return f"rank {peer.rank} (process {peer.pid} on {peer.host}) has not answered for {limit}: {outcome}"
+
+
+def _kill(workers: list[psutil.Process]) -> None:
+    """Kill the loader workers of a process: the one that it hung for may be deaf to anything less."""
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+
+
+def _launcher_holds_store() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"

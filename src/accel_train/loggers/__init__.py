@@ -1,0 +1,1 @@
+"""Loggers: each takes the events of a run and prints or writes them; none imports torch."""

@@ -1,0 +1,53 @@
+"""Formats epochs as rows of a table that has as many columns as a width allows."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from accel_train.events import EpochEnd, RunStarted
+from accel_train.loggers.text import accuracy, duration, learning_rate, loss, speed
+
+_GAP = "  "
+
+
+class Column(NamedTuple):
+    """A column, right-aligned."""
+
+    name: str
+    width: int
+    importance: int
+    """Columns of low importance are the first to go in a narrow window."""
+    text: Callable[[RunStarted, EpochEnd], str]
+
+
+_COLUMNS = (
+    Column("epoch", 7, 9, lambda started, end: f"{end.epoch}/{started.epochs}"),
+    Column("train loss", 10, 5, lambda started, end: loss(end.train_loss)),
+    Column("val loss", 8, 6, lambda started, end: loss(end.val_loss)),
+    Column("val accuracy", 12, 8, lambda started, end: accuracy(end.val_accuracy)),
+    Column("ema", 6, 7, lambda started, end: "" if end.ema_val_accuracy is None else accuracy(end.ema_val_accuracy)),
+    Column("", 1, 7, lambda started, end: "★" if end.best else ""),
+    Column("lr", 9, 2, lambda started, end: learning_rate(end.lr)),
+    Column("images/s", 9, 3, lambda started, end: speed(end.images_per_second)),
+    Column("time", 8, 4, lambda started, end: duration(end.seconds)),
+)
+
+
+def fitting_columns(width: int, averaged: bool = False) -> list[Column]:
+    """Return the most important columns that fit side by side, in their usual order, at least one.
+
+    `averaged` tells whether there are averaged weights, which have a column of their own.
+    """
+    columns = [column for column in _COLUMNS if averaged or column.name != "ema"]
+    while len(columns) > 1 and len(header(columns)) > width:
+        columns.remove(min(columns, key=lambda column: column.importance))
+    return columns
+
+
+def header(columns: list[Column]) -> str:
+    """Return the line of column names."""
+    return _GAP.join(column.name.rjust(column.width) for column in columns)
+
+
+def row(columns: list[Column], started: RunStarted, end: EpochEnd) -> str:
+    """Return the line of one epoch."""
+    return _GAP.join(column.text(started, end).rjust(column.width) for column in columns)

@@ -1,0 +1,31 @@
+"""Prints rows of a label and a text, with the texts under each other."""
+
+import sys
+import textwrap
+
+from rich.console import Console
+from rich.text import Text
+
+from accel_train.loggers.text import printable
+
+Row = tuple[str, str]
+"""A label, empty where the text goes on from the row above, and a text."""
+
+_LABEL_WIDTH = 15
+
+
+def print_rows(console: Console, rows: list[Row], wrap: bool = True) -> None:
+    """Print rows, on a terminal wrapped at words unless they are to be copied; one line each in a file."""
+    width = console.width if wrap and console.is_terminal else sys.maxsize
+    for label, text in rows:
+        lines = textwrap.fill(
+            label.ljust(_LABEL_WIDTH) + printable(text),
+            width,
+            subsequent_indent=" " * _LABEL_WIDTH,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        # Text, because a str would be read as markup: a folder may be called "a[/x]b".
+        line = Text(lines)
+        line.stylize("bold", 0, len(label))
+        console.print(line, soft_wrap=True)

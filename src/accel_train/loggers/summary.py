@@ -1,0 +1,59 @@
+"""Says at the end of a run how it went, where its files are and what to do next."""
+
+import shlex
+
+from rich.console import Console
+
+from accel_train.events import RunEnded, Stopped
+from accel_train.loggers.rows import Row, print_rows
+from accel_train.loggers.text import accuracy, duration, quantity, speed
+
+
+def print_summary(console: Console, ended: RunEnded, run_folder: str) -> None:
+    """Print :func:`summary_rows` and, in lines that can be copied, :func:`next_rows`."""
+    print_rows(console, summary_rows(ended))
+    print_rows(console, next_rows(ended, run_folder), wrap=False)
+
+
+def summary_rows(ended: RunEnded) -> list[Row]:
+    """Describe a finished run."""
+    return [
+        ("ended", ended.reason),
+        ("accuracy", f"training {accuracy(ended.train_accuracy)}, validation {accuracy(ended.val_accuracy)}"),
+        ("best epoch", f"{ended.best_epoch}, validation {accuracy(ended.best_val_accuracy)}"),
+        ("speed", f"{speed(ended.images_per_second)} images/s, {_waiting(ended)}"),
+        ("time", f"{_extent(ended)}, {quantity(ended.updates, 'update')}"),
+    ]
+
+
+def next_rows(ended: RunEnded, run_folder: str) -> list[Row]:
+    """Return where the files are, and the commands to use them."""
+    evaluate = f"accel_train evaluate {shlex.quote(run_folder)}"
+    rows = [("files", run_folder), ("next", evaluate)]
+    if ended.best_epoch != ended.epochs:
+        rows.append(("", f"{evaluate} --weights best"))
+    return rows
+
+
+def summary_line(ended: RunEnded, run_folder: str) -> str:
+    """Describe a finished run in one line."""
+    best = f"best {accuracy(ended.best_val_accuracy)} in epoch {ended.best_epoch}"
+    return (
+        f"validation accuracy {accuracy(ended.val_accuracy)}, {best}, {_extent(ended)} ({ended.reason}): {run_folder}"
+    )
+
+
+def stopped_line(stopped: Stopped) -> str:
+    """Say that a run was stopped, and how to go on."""
+    return (
+        f"stopped by {stopped.reason} after update {stopped.update}, which is saved; "
+        "to go on, start the same command again"
+    )
+
+
+def _extent(ended: RunEnded) -> str:
+    return f"{quantity(ended.epochs, 'epoch')} in {duration(ended.seconds)}"
+
+
+def _waiting(ended: RunEnded) -> str:
+    return f"{100 * ended.data_wait_share:.1f} % of the time waiting for data"

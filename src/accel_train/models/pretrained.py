@@ -1,0 +1,122 @@
+"""Loads the weights that a new run begins with from those of another."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from accel_train.errors import UserError
+
+_WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
+"""What DDP and torch.compile put before names."""
+_NESTED = ("state_dict", "model")
+"""Under which training scripts save a model beside other things."""
+_COUNTER = ".num_batches_tracked"
+_HINT = "give the --model, --image-size and kind of images that the weights were trained with"
+
+
+def load_initial(module: nn.Module, file: Path) -> tuple[str, ...]:
+    """Load weights in place from a file, and return what was done, a sentence each.
+
+    A head for another number of classes stays fresh.
+
+    Raises:
+        UserError: there is no such file, it cannot be read safely, or it does not fit the module.
+    """
+    live = module.state_dict()
+    stored = _plain_names(_read(file), live)
+    heads = _other_heads(module, live, stored)
+    counters = [name for name in live if name.endswith(_COUNTER) and name not in stored]
+    _check(file, live, stored, excused={*heads, *counters})
+    taken = [name for name in live if name not in heads and name in stored]
+    for name in taken:
+        live[name].copy_(stored[name])
+    sentences = [f"weights from {file}: {len(taken)} tensors"]
+    for layer, name in {name.rpartition(".")[0]: name for name in heads}.items():
+        sentences.append(f"head {layer} replaced: {len(stored[name]):,} → {len(live[name]):,} classes")
+    if counters:
+        sentences.append(f"{len(counters)} counters of BatchNorm, which the file has not, begin anew")
+    return tuple(sentences)
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    if file.suffix not in _READERS:
+        raise UserError(
+            f"--init-from {file}: weights are read from {', '.join(_READERS)}", "give such a file, or a run's folder"
+        )
+    try:
+        content = _READERS[file.suffix](file)
+    except OSError as error:
+        raise UserError(
+            f"cannot read the weights in {file}: {error.strerror or error}", "give the folder of a run that ended"
+        ) from None
+    except Exception:  # whatever a damaged file makes the readers raise
+        raise UserError(
+            f"cannot read the weights in {file}: it is damaged, or holds more than tensors",
+            "save the state_dict of a model, best as .safetensors; a pickle of anything else could run any code",
+        ) from None
+    nested = (content[name] for name in _NESTED if isinstance(content.get(name), Mapping))
+    return next(nested, content)
+
+
+def _read_safetensors(file: Path) -> Mapping[str, Any]:
+    return safetensors.torch.load_file(file)
+
+
+def _read_torch(file: Path) -> Mapping[str, Any]:
+    content = torch.load(file, map_location="cpu", weights_only=True)
+    if not isinstance(content, Mapping):
+        raise TypeError(type(content))
+    return content
+
+
+_READERS: dict[str, Callable[[Path], Mapping[str, Any]]] = {
+    ".safetensors": _read_safetensors,
+    ".pt": _read_torch,
+    ".pth": _read_torch,
+}
+
+
+def _plain_names(stored: Mapping[str, Any], live: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Drop the prefixes of wrappers, unless the model itself has them."""
+    return {name if name in live else _WRAPPERS.sub("", name): value for name, value in stored.items()}
+
+
+def _other_heads(module: nn.Module, live: Mapping[str, Tensor], stored: Mapping[str, Any]) -> list[str]:
+    """Return the tensors of the last layers, auxiliary ones too, if they are for another number of classes.
+
+    The model has as many outputs as its last parameter; no other layer can differ in its outputs alone.
+    """
+    outputs = [len(parameter) for parameter in module.parameters() if parameter.ndim][-1:]
+    return [
+        name
+        for name, tensor in live.items()
+        if isinstance(other := stored.get(name), Tensor)
+        and tensor.ndim == other.ndim
+        and [*tensor.shape[:1]] == outputs != [*other.shape[:1]]
+        and tensor.shape[1:] == other.shape[1:]
+    ]
+
+
+def _check(file: Path, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str]) -> None:
+    """Raise UserError with the first tensor that is missing, of another shape, or surplus."""
+    for name, tensor in live.items():
+        if name in excused:
+            continue
+        if name not in stored:
+            raise UserError(f"{file} has no {name}, which is {_shape(tensor)} in the model", _HINT)
+        if not isinstance(stored[name], Tensor) or stored[name].shape != tensor.shape:
+            raise UserError(f"{name} is {_shape(stored[name])} in {file}, but {_shape(tensor)} in the model", _HINT)
+    for name in stored:
+        if name not in live:
+            raise UserError(f"{file} has {name}, {_shape(stored[name])}, which the model has not", _HINT)
+
+
+def _shape(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"a {type(value).__name__}"
+    return " × ".join(map(str, value.shape)) or "one number"

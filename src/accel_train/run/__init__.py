@@ -1,0 +1,1 @@
+"""One run, from its config to its last event."""

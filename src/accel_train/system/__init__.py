@@ -1,0 +1,1 @@
+"""The operating system: signals, files, locks, shared memory."""

@@ -1,0 +1,69 @@
+"""What the tests of the command line share: small pictures, and the program started inside this process."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from accel_train.cli import app
+from accel_train.system.signals import Interruption, release
+from helpers.runner import Ended
+
+COLOURS = {"a": (200, 40, 40), "b": (40, 200, 40), "c": (40, 40, 200)}
+"""By the first letter of a class's name; others are grey."""
+
+Call = Callable[..., Ended]
+
+
+INTERRUPTION = Interruption()
+release()  # signals are the test runner's
+
+
+def write_pictures(root: Path, counts: dict[str, int], size: int = 32, shade: int = 0) -> Path:
+    """Write so many plain PNGs into each class folder, of a colour of the class and a shade of their own."""
+    for name, count in counts.items():
+        folder = root / name
+        folder.mkdir(parents=True)
+        base = COLOURS.get(folder.name[0], (90, 90, 90))
+        for i in range(count):
+            Image.new("RGB", (size, size), tuple(c + shade + 5 * i for c in base)).save(folder / f"{i}.png")
+    return root
+
+
+def assert_refused(ended: Ended, *words: str) -> None:
+    """Check for exactly one error line and one hint line, which hold these words, and nothing else."""
+    lines = ended.err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["error", "hint"], ended.err
+    assert all(line.partition(": ")[2].strip() for line in lines), ended.err
+    assert ended.out == ""
+    for word in words:
+        assert word in ended.err
+
+
+def in_process(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Return a function that runs a command without a process of its own, as torch takes seconds to load.
+
+    For commands that train nothing: those would change this process's logging.
+    """
+    from accelerate.state import AcceleratorState, GradientState
+
+    monkeypatch.chdir(folder)
+    for variable in ("RANK", "WORLD_SIZE", "MASTER_PORT", "ACCELERATE_MIXED_PRECISION"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def call(*arguments: str | Path, **environment: str) -> Ended:
+        capsys.readouterr()
+        with monkeypatch.context() as changed:
+            changed.setattr(sys, "argv", ["accel_train", *map(str, arguments)])
+            for name, value in environment.items():
+                changed.setenv(name, value)
+            try:
+                code = app._run(INTERRUPTION)
+            finally:
+                AcceleratorState._reset_state(reset_partial_state=True)
+                GradientState._reset_state()
+        return Ended(code, *capsys.readouterr())
+
+    return call

@@ -1,0 +1,173 @@
+"""A run's folder is chosen, made, described and read back, or refused before anything is written."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from accel_train.checkpoints.run_folder import (
+    CONFIG,
+    DESCRIPTION,
+    Description,
+    check_place,
+    make,
+    numbered,
+    read_description,
+    write,
+)
+from accel_train.errors import UserError
+
+DESCRIBED = Description(
+    model="resnet18",
+    classes=("Äpfel", "猫", "it's"),
+    channels=3,
+    data_channels=1,
+    data_size=28,
+    image_size=32,
+    mean=(0.1 + 0.2,),
+    std=(1 / 3,),
+    matches=("grey images are repeated as 3 channels",),
+)
+
+
+def refusal(output: Path) -> tuple[str, str]:
+    with pytest.raises(UserError) as caught:
+        check_place(output)
+    return caught.value.message, caught.value.hint
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[None]:
+    """Be a user whom permissions concern, for the time of a test."""
+    root = os.geteuid() == 0
+    if root:
+        os.setresuid(65534, 65534, 0)
+    yield
+    if root:
+        os.setresuid(0, 0, 0)
+
+
+def test_runs_are_numbered_and_nothing_is_made_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert numbered("digits_cnn") == (None, Path("runs/digits_cnn_001"))
+    assert not Path("runs").exists()
+    for number in ("001", "002", "004"):
+        make(Path(f"runs/digits_cnn_{number}"))
+    assert numbered("digits_cnn") == (Path("runs/digits_cnn_002"), Path("runs/digits_cnn_003"))
+    assert numbered("digits_mlp") == (None, Path("runs/digits_mlp_001"))
+
+
+@pytest.mark.parametrize("name", ["new", "new/and/deep", "empty"])
+def test_a_new_or_empty_folder_is_taken(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    assert check_place(tmp_path / name) == tmp_path / name
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_a_folder_with_anything_of_others_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").touch()
+    assert refusal(tmp_path) == (
+        f"--output {tmp_path} is not empty, and .hidden in it is no run's",
+        "give a new or empty folder",
+    )
+
+
+def test_a_folder_in_which_a_run_died_before_it_saved_is_taken(tmp_path: Path) -> None:
+    make(tmp_path)
+    for name in (".lock", ".tmp_config.yaml", "metrics.jsonl"):
+        (tmp_path / name).touch()
+    assert check_place(tmp_path) == tmp_path
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert refusal(file) == (f"--output {file} is a file", "give a folder")
+    assert refusal(file / "below")[0] == f"cannot make the run folder {file / 'below'}: {file} is a file"
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_place_that_cannot_be_written_to_is_named() -> None:
+    output = Path("/no_such_folder/run")
+    assert refusal(output) == (f"cannot write the run folder {output}: no permission in /", "give another --output")
+
+
+def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    request.getfixturevalue("ordinary_user")
+    message, hint = refusal(closed / "run")
+    assert message == f"cannot look at the run folder {closed / 'run'}: no permission for {closed / 'run'}"
+    assert hint == "give another --output"
+
+
+def test_making_a_folder_twice_is_no_error(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    make(folder)
+    make(folder)
+    assert (folder / "log").is_dir()
+
+
+def test_a_folder_that_the_system_refuses_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError) as caught:
+        make(tmp_path / "file" / "run")
+    assert caught.value.message == f"cannot make the run folder {tmp_path / 'file' / 'run'}: Not a directory"
+
+
+def test_a_description_reads_back_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path, "lr: 0.1  # flag\n", DESCRIBED)
+    assert read_description(tmp_path) == DESCRIBED
+    assert (tmp_path / CONFIG).read_text(encoding="utf-8") == "lr: 0.1  # flag\n"
+    text = (tmp_path / DESCRIPTION).read_text(encoding="utf-8")
+    assert "猫" in text
+    assert json.loads(text)["format"] == 1
+
+
+def test_equal_runs_write_equal_bytes(tmp_path: Path) -> None:
+    written = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "", replace(DESCRIBED))
+        written.append((tmp_path / name / DESCRIPTION).read_bytes())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"{}",
+        b'{"format": 1}',
+        b'{"format": 1, "model": "cnn", "more": 2}',
+    ],
+)
+def test_a_damaged_description_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / DESCRIPTION).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read_description(tmp_path)
+    assert caught.value.message.startswith(f"{tmp_path / DESCRIPTION} is damaged: ")
+    assert caught.value.hint == "give the folder of another run"
+
+
+def test_a_newer_description_asks_for_an_update(tmp_path: Path) -> None:
+    (tmp_path / DESCRIPTION).write_text('{"format": 2, "unheard_of": true}')
+    with pytest.raises(UserError) as caught:
+        read_description(tmp_path)
+    assert caught.value.message == f"{tmp_path / DESCRIPTION} has format 2, this version reads 1"
+    assert caught.value.hint == "update accel_train"
+
+
+def test_a_folder_of_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        read_description(tmp_path)
+    missing = tmp_path / DESCRIPTION
+    assert caught.value.message == f"{tmp_path} is not the folder of a run: No such file or directory: {missing}"

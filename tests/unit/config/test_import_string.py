@@ -1,0 +1,110 @@
+"""Users' functions are found by name and called with what they take."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from accel_train.config.import_string import call_function, is_function_name
+from accel_train.errors import UserError
+
+MODULE = """
+def some(classes): return ("some", classes)
+def all_of_it(**given): return given
+def defaults(classes, depth=3): return (classes, depth)
+def none_of_it(): return "called"
+def positional(classes, /): return classes
+def needs_more(classes, depth): return None
+def fails(classes): raise TypeError("of its own")
+number = 3
+class Net:
+    def __init__(self, channels): self.channels = channels
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put mine/nets.py into the current directory, which is not on the path yet."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/nets.py").write_text(MODULE)
+    (tmp_path / "mine/needs.py").write_text("import no_such_package_anywhere")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+def refusal(name: str) -> tuple[str, str]:
+    with pytest.raises(UserError) as caught:
+        call_function(name, "--model", classes=10, channels=3)
+    return caught.value.message, caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("my.module:function", True),
+        ("module:function", True),
+        ("_a.b1:c_2", True),
+        ("module", False),
+        ("module:", False),
+        (":function", False),
+        ("my..module:function", False),
+        ("my/module:function", False),
+        ("C:\\pictures", False),
+        ("module:a.b", False),
+        ("synthetic:64,3", False),
+        ("a:b:c", False),
+    ],
+)
+def test_a_function_name_has_a_module_and_a_function(name: str, expected: bool) -> None:
+    assert is_function_name(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("function", "returned"),
+    [
+        ("some", ("some", 10)),
+        ("all_of_it", {"classes": 10, "channels": 3}),
+        ("defaults", (10, 3)),
+        ("none_of_it", "called"),
+    ],
+)
+def test_a_function_gets_the_keywords_it_takes(function: str, returned: object) -> None:
+    assert call_function(f"mine.nets:{function}", "--model", classes=10, channels=3) == returned
+
+
+def test_a_class_is_a_function_too() -> None:
+    assert call_function("mine.nets:Net", "--model", classes=10, channels=3).channels == 3
+
+
+@pytest.mark.parametrize(("function", "lacks"), [("needs_more", "'depth'"), ("positional", "'classes'")])
+def test_a_function_that_needs_more_is_told_what_it_is_called_with(function: str, lacks: str) -> None:
+    message, hint = refusal(f"mine.nets:{function}")
+    assert message.startswith(f"--model mine.nets:{function}: ")
+    assert lacks in message
+    assert hint == "it is called with classes, channels, as far as it takes them"
+
+
+def test_errors_inside_a_function_are_its_own() -> None:
+    with pytest.raises(TypeError, match="of its own"):
+        call_function("mine.nets:fails", "--model", classes=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no_such_module:f", "No module named 'no_such_module'"),
+        ("mine.nets:missing", "module 'mine.nets' has no attribute 'missing'"),
+        ("mine.needs:f", "No module named 'no_such_package_anywhere'"),
+    ],
+)
+def test_what_cannot_be_imported_is_named_with_the_option(name: str, reason: str) -> None:
+    module_name, _, function = name.partition(":")
+    assert refusal(name) == (
+        f"--model {name}: {reason}",
+        f"{module_name} must be importable from here and define {function}",
+    )
+
+
+def test_a_value_is_no_function() -> None:
+    assert refusal("mine.nets:number")[0] == "--model mine.nets:number is no function"

@@ -1,0 +1,158 @@
+"""Packing a folder: what is stored, what is kept of an earlier attempt, what is refused."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+
+from accel_train.data import packing
+from accel_train.data.packing.manifest import RECORD, UNFINISHED, read_record
+from accel_train.data.packing.pack import ShardDone, begin, pack, shrink
+from accel_train.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def four_pictures_per_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_PICTURES_PER_SHARD", 4)
+
+
+def noise(path: Path, width: int, height: int, seed: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def pictures(root: Path, per_class: int = 5) -> Path:
+    for name in "ab":
+        for number in range(per_class):
+            noise(root / name / f"{number}.png", 20 + number, 12, seed=number + 100 * (name == "b"))
+    return root
+
+
+def packed(source: Path, folder: Path, side: int = 8) -> dict[str, bool]:
+    """Pack, and return of each shard whether it was there before."""
+    begun = begin(source, folder, side)
+    try:
+        return {fact.name: fact.was_there for fact in pack(begun, 2) if isinstance(fact, ShardDone)}
+    finally:
+        begun.lock.release()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def test_pictures_lie_one_behind_another_class_by_class(tmp_path: Path) -> None:
+    for name, width, height in (("a/wide", 40, 10), ("a/tall", 10, 40), ("b/small", 5, 7)):
+        noise(tmp_path / "src" / f"{name}.png", width, height)
+    packed(tmp_path / "src", tmp_path / "dst")
+    record = read_record(tmp_path / "dst" / RECORD)
+    assert (record.classes, record.splits) == (["a", "b"], {"all": [2, 1]})
+    shard = safetensors.torch.load_file(tmp_path / "dst" / "all-00000.safetensors")
+    sizes = list(zip(shard["heights"].tolist(), shard["widths"].tolist(), strict=True))
+    assert sizes == [(32, 8), (8, 32), (7, 5)]  # the small one stays as it was
+    assert shard["offsets"].tolist() == [0, 768, 1536]
+    small = torch.from_numpy(np.array(Image.open(tmp_path / "src" / "b" / "small.png")))
+    assert shard["pixels"][1536:].equal(small.flatten())
+
+
+def test_orientation_is_applied(tmp_path: Path) -> None:
+    noise(tmp_path / "src" / "a" / "0.png", 9, 9)
+    (tmp_path / "src" / "b").mkdir()
+    lying = Image.new("RGB", (30, 10))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    lying.save(tmp_path / "src" / "b" / "0.jpg", exif=exif)
+    packed(tmp_path / "src", tmp_path / "dst", side=10)
+    shard = safetensors.torch.load_file(tmp_path / "dst" / "all-00000.safetensors")
+    assert (shard["heights"].tolist()[1], shard["widths"].tolist()[1]) == (30, 10)
+
+
+def test_the_resize_is_an_average_of_what_it_replaces() -> None:
+    halves = torch.zeros(20, 40, 3, dtype=torch.uint8)
+    halves[:, 20:] = 200
+    smaller = shrink(halves, 10)
+    assert smaller.shape == (10, 20, 3)
+    assert smaller[:, :9].eq(0).all()
+    assert smaller[:, 11:].eq(200).all()
+
+
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "src")
+    for workers in (1, 2):
+        list(pack(begin(source, tmp_path / str(workers), 8), workers))
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+def test_whole_shards_stay_and_missing_or_damaged_ones_are_made_again(tmp_path: Path) -> None:
+    source, folder = pictures(tmp_path / "src"), tmp_path / "dst"
+    assert set(packed(source, folder).values()) == {False}
+    before = contents(folder)
+    assert len(before) == 4  # three shards and the record
+    assert set(packed(source, folder).values()) == {True}
+    (folder / "all-00000.safetensors").unlink()
+    damaged = folder / "all-00001.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    assert packed(source, folder) == {
+        "all-00000.safetensors": False,
+        "all-00001.safetensors": False,
+        "all-00002.safetensors": True,
+    }
+    assert contents(folder) == before
+
+
+def test_what_was_begun_goes_on(tmp_path: Path) -> None:
+    source, folder = pictures(tmp_path / "src"), tmp_path / "dst"
+    begun = begin(source, folder, 8)
+    first = next(fact for fact in pack(begun, 1) if isinstance(fact, ShardDone))  # and no further
+    begun.lock.release()
+    assert (folder / UNFINISHED).exists()
+    assert not (folder / RECORD).exists()
+    (folder / f".tmp_{first.name}").touch()  # as a killed process would leave it
+    assert packed(source, folder)[first.name]
+    assert not list(folder.glob(".tmp_*"))
+    assert not (folder / UNFINISHED).exists()
+
+
+def test_another_size_or_a_changed_source_starts_over_and_says_so(tmp_path: Path) -> None:
+    source, folder = pictures(tmp_path / "src"), tmp_path / "dst"
+    packed(source, folder)
+    os.utime(source / "a" / "0.png", (1, 1))
+    changed = begin(source, folder, 8)
+    assert changed.note == f"starting over: {source} has changed"
+    assert not (folder / RECORD).exists()
+    assert not list(folder.glob("*.safetensors"))
+    changed.lock.release()
+    resized = begin(source, folder, 6)
+    assert resized.note == "starting over: pictures there have a shorter side of 8"
+    resized.lock.release()
+    pictures(tmp_path / "other")
+    assert begin(tmp_path / "other", folder, 6).note == f"starting over: {source} was packed there"
+
+
+def test_what_cannot_be_packed_is_refused(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "src")
+    packed(source, tmp_path / "dst")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").touch()
+    for given, folder, words in (
+        (tmp_path / "missing", tmp_path / "new", "there is no folder"),
+        (tmp_path / "dst", tmp_path / "new", "has been packed already"),
+        (source, source / "packed", "lies inside"),
+        (source, tmp_path / "full", "holds other files"),
+        (source, tmp_path / "full" / "letter.txt", "is a file"),
+    ):
+        with pytest.raises(UserError, match=words):
+            begin(given, folder, 8)
+
+
+def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "src")
+    damaged = source / "b" / "3.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    with pytest.raises(UserError, match=str(damaged)):
+        packed(source, tmp_path / "dst")

@@ -1,0 +1,190 @@
+"""What a launcher or a user asked for decides how many processes are started here."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from accel_train.distributed.environment import (
+    available_cores,
+    launched,
+    launched_rank,
+    launcher_name,
+    launcher_pid,
+    local_world_size,
+)
+from accel_train.distributed.launcher import processes_to_start
+from accel_train.errors import UserError
+
+OURS = ("ACCEL_TRAIN_", "ACCELERATE_", "TORCHELASTIC_")
+THEIRS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that sets variables in an environment without any launcher's."""
+    for name in list(os.environ):
+        if name.startswith(OURS) or name in THEIRS:
+            monkeypatch.delenv(name)
+
+    def put(**variables: str) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return put
+
+
+LAUNCHED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(("asked", "count"), [(None, 1), (1, 1), (3, 3)])
+def test_alone_what_was_asked_is_started(environment: Callable[..., None], asked: int | None, count: int) -> None:
+    assert processes_to_start(asked) == count
+
+
+@pytest.mark.parametrize("asked", [None, 2])
+def test_under_a_launcher_nothing_more_is_started(environment: Callable[..., None], asked: int | None) -> None:
+    environment(**LAUNCHED)
+    assert processes_to_start(asked) == 1
+
+
+@pytest.mark.parametrize("asked", [1, 3])
+def test_a_launchers_number_and_another_are_refused(environment: Callable[..., None], asked: int) -> None:
+    environment(**LAUNCHED)
+    with pytest.raises(UserError) as caught:
+        processes_to_start(asked)
+    assert caught.value.message == f"--processes {asked}, but the launcher started 2"
+    assert caught.value.hint == f"leave --processes out, or have the launcher start {asked}"
+
+
+def test_a_master_port_without_rank_and_launcher_is_refused(environment: Callable[..., None]) -> None:
+    environment(MASTER_PORT="29500")
+    with pytest.raises(UserError, match="MASTER_PORT is set but RANK is not: several processes were asked for"):
+        processes_to_start(None)
+
+
+CHILD = """
+from accel_train.errors import UserError
+from accel_train.distributed.launcher import processes_to_start
+for asked in (None, 3, 2):
+    try:
+        print(processes_to_start(asked))
+    except UserError as error:
+        print(error.message)
+"""
+PARENT = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {CHILD!r}]))"
+
+
+def test_what_accelerate_launch_was_asked_for_is_read_from_its_command_line(
+    environment: Callable[..., None],
+) -> None:
+    environment(MASTER_PORT="29500")
+    words = [sys.executable, "-c", PARENT, "launch", "--cpu", "--num_machines", "1", "--num_processes", "3", "train.py"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["3", "3", "--processes 2, but accelerate launch was asked for 3"], done.stderr
+
+
+class Parent:
+    """Stands in for `accelerate launch`, whose command line is all that is read of it."""
+
+    words: tuple[str, ...] = ()
+
+    def __init__(self, number: int) -> None:
+        assert number == os.getppid()
+
+    def cmdline(self) -> list[str]:
+        return ["python", *self.words]
+
+
+@pytest.mark.parametrize(
+    ("words", "stored", "count"),
+    [
+        (("accelerate", "launch", "--cpu", "--num_processes", "2", "-m", "accel_train"), "", 2),
+        (("/bin/accelerate-launch", "--cpu", "--num_processes", "2", "accel_train", "launch"), "", 2),
+        (("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "accel_train"), "", 2),
+        (("accelerate", "launch", "--config_file", "FILE", "accel_train"), "num_processes: 4\nnum_machines: 1", 4),
+        (("accelerate", "launch", "--config_file", "FILE", "--num_processes", "2", "x"), "num_processes: 4", 2),
+    ],
+)
+def test_options_of_accelerate_win_over_its_file(
+    environment: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    stored: str,
+    count: int,
+) -> None:
+    environment(MASTER_PORT="29500")
+    file = tmp_path / "cpu.yaml"
+    file.write_text(f"compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nuse_cpu: true\n{stored}\n")
+    monkeypatch.setattr(psutil, "Process", Parent)
+    monkeypatch.setattr(Parent, "words", tuple(str(file) if word == "FILE" else word for word in words))
+    assert processes_to_start(None) == count
+
+
+def test_several_machines_of_cpu_processes_are_refused(
+    environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(MASTER_PORT="29500")
+    monkeypatch.setattr(psutil, "Process", Parent)
+    monkeypatch.setattr(Parent, "words", ("accelerate", "launch", "--num_machines", "2", "--num_processes", "4", "x"))
+    with pytest.raises(UserError, match="several machines only through MPI"):
+        processes_to_start(None)
+
+
+def test_rank_and_local_size_are_those_of_one_process_unless_launched(environment: Callable[..., None]) -> None:
+    environment(LOCAL_WORLD_SIZE="4")
+    assert (launched(), launched_rank(), local_world_size()) == (False, 0, 1)
+    environment(**LAUNCHED)
+    assert (launched(), launched_rank(), local_world_size()) == (True, 1, 4)
+    assert not launched({"RANK": "0"})
+    assert not launched({"WORLD_SIZE": "1"})
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, "accel_train"),
+        ({"TORCHELASTIC_RUN_ID": "none"}, "torchrun"),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "TORCHELASTIC_RUN_ID": "none"}, "accelerate launch"),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, "accel_train"),
+    ],
+)
+def test_the_launcher_is_named(environment: Callable[..., None], variables: dict[str, str], name: str) -> None:
+    environment(**variables)
+    assert launcher_name() == name
+
+
+@pytest.mark.parametrize(
+    ("variables", "pid"),
+    [
+        ({}, None),  # a person's shell
+        ({"TORCHELASTIC_RUN_ID": "none"}, os.getppid()),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, os.getppid()),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, 3),
+    ],
+)
+def test_a_launcher_is_followed_and_a_shell_is_not(
+    environment: Callable[..., None], variables: dict[str, str], pid: int | None
+) -> None:
+    environment(**variables)
+    assert launcher_pid() == pid
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone can restrict a process to cores")
+def test_cores_are_those_that_this_process_may_use(tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    for cpu in allowed:
+        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list").write_text("0-1\n")
+    assert available_cores(tmp_path) == 1  # all are threads of one core
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert available_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert available_cores(tmp_path / "nothing") == len(allowed)

@@ -1,0 +1,110 @@
+"""A fingerprint changes with every bit, position and number; the first process that differs is found by it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from accel_train.distributed.replica_check import fingerprint, first_difference
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool)
+SIZES = (1, 3, 2**14, 2**14 + 1, 100_000)
+
+
+def some(size: int = 100_000, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randint(0, 2, (size,), generator=torch.Generator().manual_seed(size)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_one_bit_anywhere_changes_it(dtype: torch.dtype, size: int) -> None:
+    tensor = some(size, dtype)
+    found = {fingerprint([tensor])}
+    assert fingerprint([tensor.clone()]) in found
+    places = {0, size // 2, size - 1}
+    for place in places:
+        changed = tensor.clone()
+        changed[place] = 1 - changed[place].to(torch.int64)
+        found.add(fingerprint([changed]))
+    assert len(found) == 1 + len(places)
+    assert all(0 <= value < 2**64 for value in found)
+
+
+def test_pairs_of_changed_signs_do_not_cancel() -> None:
+    tensor = torch.randn(50_000, generator=torch.Generator().manual_seed(0))
+    found = {fingerprint([tensor]), fingerprint([-tensor])}
+    for other in (1, 2, 2**14, 2**15, 49_999):
+        changed = tensor.clone()
+        changed[[0, other]] *= -1
+        found.add(fingerprint([changed]))
+    assert len(found) == 7
+
+
+def test_order_and_boundaries_of_tensors_and_numbers_count() -> None:
+    a, b = torch.arange(3.0), torch.arange(3.0, 5.0)
+    found = [
+        fingerprint([]),
+        fingerprint([a]),
+        fingerprint([a, b]),
+        fingerprint([b, a]),
+        fingerprint([torch.cat([a, b])]),
+        fingerprint([torch.cat([a, b])[:2], torch.cat([a, b])[2:]]),
+        fingerprint([a[[0, 2]], a[1:2]]),
+        fingerprint([a[[0]], a[1:3]]),
+        fingerprint([a.flip(0)]),
+        fingerprint([torch.cat([torch.zeros(2**14), a])]),
+        fingerprint([torch.cat([a, torch.zeros(2**14)])]),
+        fingerprint([a], 0),
+        fingerprint([a], 1),
+        fingerprint([a], 1, 2),
+        fingerprint([a], 2, 1),
+        fingerprint([a], -1),
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_neither_memory_layout_nor_gradients_count() -> None:
+    images_BCHW = torch.randn(2, 3, 4, 4)
+    expected = fingerprint([images_BCHW])
+    assert fingerprint([images_BCHW.to(memory_format=torch.channels_last)]) == expected
+    assert fingerprint([images_BCHW.clone().requires_grad_()]) == expected
+
+
+def test_bits_count_rather_than_values() -> None:
+    assert fingerprint([torch.tensor([0.0])]) != fingerprint([torch.tensor([-0.0])])
+    assert fingerprint([torch.tensor([torch.nan])]) == fingerprint([torch.tensor([torch.nan])])
+
+
+class _Placement:
+    def __init__(self, replicated: bool) -> None:
+        self._replicated = replicated
+
+    def is_replicate(self) -> bool:
+        return self._replicated
+
+
+def test_of_distributed_tensors_the_replicated_count() -> None:
+    plain, other = torch.arange(4.0), torch.arange(4.0, 8.0)
+    for replicated in (True, False):
+        tensor = other.clone()
+        tensor.placements = (_Placement(replicated),)
+        tensor.to_local = other.clone
+        assert fingerprint([plain, tensor]) == fingerprint([plain, other] if replicated else [plain])
+
+
+@pytest.mark.parametrize(
+    ("by_rank", "expected"),
+    [
+        ([[1, 2]], None),
+        ([[1, 2], [1, 2], [1, 2]], None),
+        ([[1, 2], [1, 3]], (1, "order")),  # of two, rank 0 is right
+        ([[9, 2], [1, 2], [1, 2]], (0, "weights")),
+        ([[1, 2], [1, 3], [8, 2]], (1, "order")),  # the first rank
+        ([[1, 2], [8, 3], [1, 2]], (1, "weights")),  # the first name
+        ([[1, 2], [1, 2], [8, 2], [8, 2]], (2, "weights")),
+        ([[5, 2], [1, 2], [1, 2], [7, 2]], (0, "weights")),
+    ],
+)
+def test_the_first_rank_that_differs_from_most_is_named(
+    by_rank: list[list[int]], expected: tuple[int, str] | None
+) -> None:
+    assert first_difference(by_rank, ["weights", "order"]) == expected

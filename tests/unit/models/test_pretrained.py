@@ -1,0 +1,200 @@
+"""A new run begins with the weights of another, or says which tensor does not fit."""
+
+import os
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from accel_train.errors import UserError
+from accel_train.models.build import build_model
+from accel_train.models.networks import mlp
+from accel_train.models.pretrained import load_initial
+
+
+def build(name: str, classes: int) -> nn.Module:
+    return build_model(name, classes=classes, channels=3, data_size=32, image_size=None).module
+
+
+def save(module: nn.Module, path: Path) -> Path:
+    safetensors.torch.save_file(module.state_dict(), path)
+    return path
+
+
+def changed(module: nn.Module) -> nn.Module:
+    """Return the module with other numbers in all of its tensors."""
+    for tensor in module.state_dict().values():
+        tensor.add_(1)
+    return module
+
+
+def copies(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+HEADS = {
+    "cnn": ["9"],
+    "mlp": ["5"],
+    "wide_resnet_10_1": ["linear"],
+    "resnet18": ["fc"],
+    "mobilenet_v3_small": ["classifier.3"],
+    "squeezenet1_1": ["classifier.1"],
+    "vit_b_32": ["heads.head"],
+    "googlenet": ["aux1.fc2", "aux2.fc2", "fc"],
+    "inception_v3": ["AuxLogits.fc", "fc"],
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_for_other_classes_stays_fresh_and_the_rest_is_loaded(name: str, tmp_path: Path) -> None:
+    given, module = changed(build(name, 7)), build(name, 5)
+    fresh, stored = copies(module), copies(given)
+    file = save(given, tmp_path / "model.safetensors")
+    del given
+    sentences = load_initial(module, tmp_path)
+    heads = {f"{layer}.{part}" for layer in HEADS[name] for part in ("weight", "bias")}
+    assert sentences == (
+        f"weights from {file}: {len(stored) - len(heads)} tensors",
+        *(f"head {layer} replaced: 7 → 5 classes" for layer in HEADS[name]),
+    )
+    for tensor_name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, (fresh if tensor_name in heads else stored)[tensor_name]), tensor_name
+
+
+def test_the_same_classes_keep_the_head_and_the_memory(tmp_path: Path) -> None:
+    given, module = changed(build("resnet18", 5)), build("resnet18", 5)
+    places = [tensor.data_ptr() for tensor in module.state_dict().values()]
+    file = save(given, tmp_path / "any.safetensors")
+    assert load_initial(module, file) == (f"weights from {file}: 122 tensors",)
+    assert all(torch.equal(t, given.state_dict()[name]) for name, t in module.state_dict().items())
+    assert [tensor.data_ptr() for tensor in module.state_dict().values()] == places
+
+
+WRAPPED: dict[str, Callable[[dict[str, Tensor]], Any]] = {
+    "plain.pt": lambda weights: weights,
+    "ddp.pth": lambda weights: {f"module.{name}": t for name, t in weights.items()},
+    "compiled.pt": lambda weights: {f"_orig_mod.module.{name}": t for name, t in weights.items()},
+    "timm.pth": lambda weights: {"epoch": 3, "state_dict": weights},
+    "torchvision.pth": lambda weights: {"optimizer": {"lr": 0.1}, "model": weights},
+}
+
+
+@pytest.mark.parametrize("file", WRAPPED)
+def test_files_of_other_programs_are_read(file: str, tmp_path: Path) -> None:
+    given, module = changed(mlp(3, 1, 4)), mlp(3, 1, 4)
+    torch.save(WRAPPED[file](given.state_dict()), tmp_path / file)
+    load_initial(module, tmp_path / file)
+    assert all(torch.equal(t, given.state_dict()[name]) for name, t in module.state_dict().items())
+
+
+def test_a_model_may_itself_have_the_name_of_a_wrapper(tmp_path: Path) -> None:
+    given, module = changed(nn.ModuleDict({"module": nn.Linear(2, 3)})), nn.ModuleDict({"module": nn.Linear(2, 3)})
+    load_initial(module, save(given, tmp_path / "a.safetensors"))
+    assert torch.equal(module["module"].weight, given["module"].weight)
+
+
+def test_counters_of_batch_norm_may_be_missing_as_in_old_files_of_torchvision(tmp_path: Path) -> None:
+    given = {name: t for name, t in build("resnet18", 5).state_dict().items() if "num_batches" not in name}
+    torch.save(given, tmp_path / "old.pth")
+    assert load_initial(build("resnet18", 5), tmp_path / "old.pth") == (
+        f"weights from {tmp_path / 'old.pth'}: 102 tensors",
+        "20 counters of BatchNorm, which the file has not, begin anew",
+    )
+
+
+def without(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda weights: weights.pop(name)
+
+
+MISFITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "missing": (without("3.bias"), "{file} has no 3.bias, which is 256 in the model"),
+    "surplus": (lambda w: w.update(more=torch.ones(2, 3)), "{file} has more, 2 × 3, which the model has not"),
+    "shape": (
+        lambda w: w.update({"1.weight": torch.ones(256, 64)}),
+        "1.weight is 256 × 64 in {file}, but 256 × 16 in the model",
+    ),
+    "hidden layer": (
+        lambda w: w.update({"1.weight": torch.ones(128, 16)}),
+        "1.weight is 128 × 16 in {file}, but 256 × 16 in the model",
+    ),
+    "head of another width": (
+        lambda w: w.update({"5.weight": torch.ones(9, 128)}),
+        "5.weight is 9 × 128 in {file}, but 3 × 256 in the model",
+    ),
+    "no tensor": (lambda w: w.update({"1.bias": 3}), "1.bias is a int in {file}, but 256 in the model"),
+    "one number": (
+        lambda w: w.update(n_averaged=torch.tensor(3)),
+        "{file} has n_averaged, one number, which the model has not",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+def test_the_first_tensor_that_does_not_fit_is_named_and_nothing_is_loaded(what: str, tmp_path: Path) -> None:
+    change, message = MISFITS[what]
+    weights = dict(changed(mlp(3, 1, 4)).state_dict())
+    change(weights)
+    file = tmp_path / "a.pt"
+    torch.save(weights, file)
+    module = mlp(3, 1, 4)
+    fresh = copies(module)
+    with pytest.raises(UserError) as caught:
+        load_initial(module, file)
+    assert caught.value.message == message.format(file=file)
+    assert all(torch.equal(t, fresh[name]) for name, t in module.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.pt", "a.pth"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "noise", "missing", "folder"])
+def test_a_file_that_cannot_be_read_is_named(name: str, damage: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    weights = mlp(3, 1, 4).state_dict()
+    (safetensors.torch.save_file if name == "a.safetensors" else torch.save)(weights, file)
+    content = file.read_bytes()
+    file.write_bytes({"empty": b"", "cut": content[: len(content) // 2]}.get(damage, os.urandom(len(content))))
+    if damage in ("missing", "folder"):
+        file.unlink()
+    if damage == "folder":
+        file.mkdir()
+    with pytest.raises(UserError, match=f"cannot read the weights in {file}"):
+        load_initial(mlp(3, 1, 4), file)
+
+
+def test_a_folder_without_last_weights_and_an_unknown_kind_of_file_are_refused(tmp_path: Path) -> None:
+    save(mlp(3, 1, 4), tmp_path / "best.safetensors")
+    with pytest.raises(UserError, match=r"model\.safetensors: .*No such file"):
+        load_initial(mlp(3, 1, 4), tmp_path)
+    with pytest.raises(UserError, match=r"a\.bin: weights are read from \.safetensors, \.pt, \.pth"):
+        load_initial(mlp(3, 1, 4), tmp_path / "a.bin")
+
+
+class Trap:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.place),)
+
+
+@pytest.mark.parametrize("kind", ["zip", "old", "bare pickle"])
+def test_a_planted_pickle_never_runs(kind: str, tmp_path: Path) -> None:
+    file, sprung = tmp_path / "a.pt", tmp_path / "sprung"
+    content = {**mlp(3, 1, 4).state_dict(), "trap": Trap(sprung)}
+    if kind == "bare pickle":
+        file.write_bytes(pickle.dumps({"trap": Trap(sprung)}))
+    else:
+        torch.save(content, file, _use_new_zipfile_serialization=kind == "zip")
+    with pytest.raises(UserError, match="holds more than tensors"):
+        load_initial(mlp(3, 1, 4), file)
+    assert not sprung.exists()
+    with suppress(RuntimeError):
+        torch.load(file, weights_only=False)  # the trap is a real one
+    assert sprung.exists()
