@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from accel_train.bench.measure import Work, measure
+from accel_train.bench.measure import Workload, measure
 from accel_train.bench.results import Setting
 
 
@@ -27,10 +27,10 @@ def main() -> None:
         updates = options.images // (batch_size * options.processes)
         setting = Setting("cpu", batch_size, "fp32", compile=False, processes=options.processes, updates=updates)
         for augment in ("none", "standard"):
-            row = measure(Work("fashion-mnist", "cnn", augment), setting, against_bare=True, rounds=options.rounds)
-            if row.found is None:
+            row = measure(Workload("fashion-mnist", "cnn", augment), setting, against_bare=True, rounds=options.rounds)
+            if row.measurement is None:
                 sys.exit(f"batch {batch_size}: {row.failure}")
-            rates = f"{row.bare_images_per_second:>8,.0f}  {row.found.images_per_second:>8,.0f}"
+            rates = f"{row.bare_images_per_second:>8,.0f}  {row.measurement.images_per_second:>8,.0f}"
             sys.stdout.write(f"{batch_size:>5}  {augment:>8}  {rates}  {row.ratio_to_bare:.2f}\n")
             sys.stdout.flush()
 

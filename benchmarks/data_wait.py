@@ -1,9 +1,9 @@
-"""Measures the share of training in which a model that needs many images a second waits for one worker's pictures.
+"""Measures the fraction of training time that a fast model waits for pictures from one loader worker.
 
-The model is tiny: a convolution with stride, and as many blocks as bring it to the wanted images per CPU second when it
-trains alone, in one thread, on a batch in memory that is brought to float and normalised for each update. Then
+The model is a strided convolution and N blocks. N is chosen so that the model alone trains at a given rate of images
+per CPU second, in one thread, on one batch in memory that is converted to float and normalised for each update. Then
 `accel_train train` trains it on a folder, and on the same folder packed, with one thread and one worker, which needs a
-core of its own. Prints what each run says of itself.
+core of its own. Prints the figures that each run reports.
 
     python benchmarks/data_wait.py --data DIR --packed DIR
 
@@ -31,11 +31,11 @@ from accel_train.training.torch_settings import keep_freed_memory
 
 BATCH, WIDTH = 64, 16
 _BLOCKS = "DATA_WAIT_BLOCKS"
-"""Tells the number of blocks to the process that trains."""
+"""Passes the number of blocks to the training process."""
 
 
 def tiny(classes: int, channels: int, blocks: int | None = None) -> nn.Module:
-    """Return the model; accel_train calls this too."""
+    """Return the model; accel_train calls this function too."""
     count = int(os.environ[_BLOCKS]) if blocks is None else blocks
     body = [layer for _ in range(count) for layer in (nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.ReLU())]
     stem = nn.Conv2d(channels, WIDTH, kernel_size=8, stride=8)
@@ -51,34 +51,34 @@ def alone(blocks: int, size: int, updates: int) -> float:
     transform = ImageTransform(0, Augmentation(flip=True), 3, size, middle, middle, torch.float32, device)
     images_BCHW = torch.randint(0, 256, (BATCH, 3, size, size), dtype=torch.uint8)
     images_BCHW = images_BCHW.to(memory_format=torch.channels_last)
-    tickets_B, labels_B = torch.arange(BATCH), torch.arange(BATCH) % 10
+    sample_indices_B, labels_B = torch.arange(BATCH), torch.arange(BATCH) % 10
     for update in range(updates + 1):
-        if update == 1:  # the first pays for what is made once
+        if update == 1:  # the first includes one-time costs
             started = time.process_time()
-        functional.cross_entropy(module(transform(images_BCHW, tickets_B)), labels_B).backward()
+        functional.cross_entropy(module(transform(images_BCHW, sample_indices_B)), labels_B).backward()
         optimizer.step()
         optimizer.zero_grad()
     return updates * BATCH / (time.process_time() - started)
 
 
 def fitting_blocks(rate: float, size: int, updates: int) -> int:
-    """Return the number of blocks, each of which takes equally long, that brings the model to a rate.
+    """Return the number of blocks, all of equal cost, at which the model trains at a rate.
 
     Raises:
-        SystemExit: it is slower even without any.
+        SystemExit: the model is slower even without blocks.
     """
     few, many = 4, 24
-    fewest, most = (1 / alone(blocks, size, updates) for blocks in (few, many))
-    of_one = (most - fewest) / (many - few)
-    found = round(few + (1 / rate - fewest) / of_one)
+    fast, slow = (1 / alone(blocks, size, updates) for blocks in (few, many))
+    per_block = (slow - fast) / (many - few)
+    found = round(few + (1 / rate - fast) / per_block)
     if found < 0:
-        possible = 1 / (fewest - few * of_one)
+        possible = 1 / (fast - few * per_block)
         raise SystemExit(f"error: even without blocks the model makes {possible:,.0f} images per CPU s: lower --rate")
     return found
 
 
 def train(data: Path, blocks: int, size: int, epochs: int) -> dict[str, Any]:
-    """Return the last record of a run."""
+    """Train in a subprocess; return the last record of the run."""
     with tempfile.TemporaryDirectory() as folder:
         words = [
             *(sys.executable, "-m", "accel_train", "train", "--data", str(data.resolve()), "--model", "data_wait:tiny"),
@@ -95,11 +95,11 @@ def train(data: Path, blocks: int, size: int, epochs: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder with train/CLASS/ and val/CLASS/")
-    parser.add_argument("--packed", type=Path, help="what accel_train pack made of it")
-    parser.add_argument("--rate", type=float, default=800, help="images per second that the model is to need")
-    parser.add_argument("--size", type=int, default=176, help="of the crops, pixels")
+    parser.add_argument("--packed", type=Path, help="the same folder, packed by accel_train pack")
+    parser.add_argument("--rate", type=float, default=800, help="images per CPU second at which the model trains alone")
+    parser.add_argument("--size", type=int, default=176, help="crop size, pixels")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--updates", type=int, default=30, help="to find the model's rate with")
+    parser.add_argument("--updates", type=int, default=30, help="number to measure the model's rate on")
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()

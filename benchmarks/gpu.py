@@ -1,6 +1,6 @@
 """Compares accel_train with the bare loop on a GPU: batch sizes, precisions, memory formats and compilation.
 
-Images are noise of the sizes of FashionMNIST, CIFAR and ImageNet, or those of a folder. Turns, clock and table are
+Images are noise in the sizes of FashionMNIST, CIFAR and ImageNet, or come from a folder. Turns, clock and table are
 those of `benchmarks/peers`; memory is the GPU's.
 
     python -m benchmarks.gpu --rounds 3
@@ -46,7 +46,7 @@ def main() -> None:
         sys.stdout.write(f"{name}, {versions()}\n\n")
     settings = [chosen for chosen in _SETTINGS if chosen["precision"] in options.precisions]
     for work in _works(options.works, options.batch_sizes, options.updates, options.data, settings):
-        trainers = [BARE, OURS] if work.channels_last else [BARE]  # accel_train knows no other format
+        trainers = [BARE, OURS] if work.channels_last else [BARE]  # accel_train always uses channels last
         turns = take_rounds(
             trainers, replace(work, device=device), rounds=options.rounds, threads=options.threads, evaluate=False
         )
@@ -83,18 +83,18 @@ def _parse() -> argparse.Namespace:
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--works", nargs="+", choices=_WORKS, default=list(_WORKS))
-    parser.add_argument("--data", help="a folder of pictures, or a packed one, in place of noise")
-    parser.add_argument("--batch-sizes", type=int, nargs="+", help="in place of each work's own")
+    parser.add_argument("--data", help="folder of pictures, packed or not, instead of noise")
+    parser.add_argument("--batch-sizes", type=int, nargs="+", help="instead of each work's defaults")
     parser.add_argument("--precisions", nargs="+", choices=["fp32", "tf32", "bf16"], default=["fp32", "tf32", "bf16"])
     parser.add_argument("--updates", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--cpu", action="store_true", help="try the program itself, without tf32")
+    parser.add_argument("--cpu", action="store_true", help="test this program on the CPU, without tf32")
     options = parser.parse_args()
     if not options.cpu and not torch.cuda.is_available():
-        raise SystemExit("error: no GPU can be used here; --cpu tries the program itself")
-    if options.cpu:  # which has no TF32
+        raise SystemExit("error: no GPU is available here; use --cpu to test this program")
+    if options.cpu:  # has no TF32
         options.precisions = [precision for precision in options.precisions if precision != "tf32"]
     return options
 

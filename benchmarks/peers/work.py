@@ -1,4 +1,4 @@
-"""The work that every trainer does here: the same images, model, optimizer and clock.
+"""The work that every trainer does: the same images, model, optimizer and clock.
 
 Shape suffixes: N images, C channels, H height, W width.
 """
@@ -6,7 +6,7 @@ Shape suffixes: N images, C channels, H height, W width.
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset
 
 from accel_train.data.open import open_data
-from accel_train.data.sources.base import DataSet
+from accel_train.data.sources.base import DataSet, Source, View
 from accel_train.models.build import BuiltModel, build_model
 
 LEARNING_RATE, WEIGHT_DECAY = 0.02, 5e-4
@@ -27,12 +27,12 @@ RANK = int(os.environ.get("RANK", "0"))
 
 @dataclass(frozen=True)
 class Work:
-    """One setting, in which trainers are compared."""
+    """A setting in which trainers are compared."""
 
     batch_size: int
     """Images per process."""
     images: int
-    """First ones of the training data, each seen once an epoch."""
+    """The first of the training data, each used once per epoch."""
     data: str = "fashion-mnist"
     model: str = "cnn"
     epochs: int = 1
@@ -40,9 +40,9 @@ class Work:
     precision: str = "fp32"
     device: str = "cpu"
     channels_last: bool = True
-    """Of the bare loop; the others do as they are used to."""
+    """Memory format of the bare loop; other trainers keep their default."""
     compile: bool = False
-    """For the bare loop and accel_train."""
+    """Used by the bare loop and accel_train only."""
 
     @property
     def updates_per_epoch(self) -> int:
@@ -52,7 +52,7 @@ class Work:
         return open_data(self.data, directory=None, val_fraction=None, seed=0, limit=None)
 
     def build(self, data: DataSet) -> BuiltModel:
-        """Return the model on the CPU, alike on all processes."""
+        """Return the model on the CPU, identical on all processes."""
         channels, height, width = data.train.shape
         torch.manual_seed(0)
         return build_model(
@@ -76,7 +76,7 @@ class Work:
 
 
 class Clock:
-    """Counts the updates of the first epoch; all trainers call :meth:`tick` when one is over."""
+    """Times the updates of the first epoch; trainers call :meth:`tick` after each update."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -99,7 +99,7 @@ class Clock:
             self._peak_bytes = self._peak()
 
     def facts(self) -> dict[str, float]:
-        """Return images/s of all processes from the second update on, and what this process took."""
+        """Return images/s of all processes from the second update on, and this process's CPU time, memory and start."""
         images = (self._work.updates_per_epoch - 1) * self._work.batch_size * self._work.processes
         assert self._last, f"{self._updates} updates were made, not {self._work.updates_per_epoch}"
         return {
@@ -116,7 +116,7 @@ class Clock:
 
 
 class Pictures(Dataset[tuple[Any, int]]):
-    """Images as torchvision's data sets hand them out: one PIL image at a time, through a transform."""
+    """Images as torchvision's data sets return them: one PIL image at a time, through a transform."""
 
     def __init__(self, images_NCHW: Tensor, labels_N: Tensor, transform: Callable[[Image.Image], Any] | None) -> None:
         self._images_NHWC = images_NCHW.permute(0, 2, 3, 1)
@@ -131,15 +131,19 @@ class Pictures(Dataset[tuple[Any, int]]):
         return (self.transform(image) if self.transform else image), self._labels_N[image_id]
 
 
+def read(source: Source, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return images at the size of the source, and labels."""
+    return source.read(ids, None, View(max(source.shape[1:]), random_crop=False))
+
+
 def pictures(work: Work, data: DataSet, transform: Callable[[Image.Image], Any] | None) -> Pictures:
     """Return the training images of the work."""
     ids = range(work.images)
-    images_NCHW, labels_N = data.train.read(ids, None)
-    return Pictures(images_NCHW, labels_N, transform)
+    return Pictures(*read(data.train, ids), transform)
 
 
 def usual_transform(data: DataSet) -> Callable[[Image.Image], Tensor]:
-    """Return what most programs do to an image: to float, and normalised."""
+    """Return the transform that most programs use: to float, then normalised."""
     from torchvision import transforms
 
     made: Callable[[Image.Image], Tensor] = transforms.Compose(
@@ -153,5 +157,5 @@ def optimizer_for(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
 
 
 def cosine_for(optimizer: torch.optim.Optimizer, work: Work) -> torch.optim.lr_scheduler.LRScheduler:
-    """Return the schedule of all trainers, which is to be moved on after each update."""
+    """Return the schedule that all trainers use; call its `step` after each update."""
     return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, work.epochs * work.updates_per_epoch)

@@ -1,3 +1,43 @@
-"""Train an image classifier with one command: the same run on one CPU or on many GPUs."""
+"""Train an image classifier with one command: the same run on one CPU or on many GPUs.
+
+    for event in accel_train.train(accel_train.TrainConfig(data="digits")):
+        print(event)
+    print(accel_train.evaluate("runs/digits_cnn_001").accuracy)
+
+Importing the package does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from accel_train.config.options import EvaluateConfig, TrainConfig
+from accel_train.events import Evaluated, Event
 
 __version__ = "0.1.0"
+__all__ = ["EvaluateConfig", "TrainConfig", "__version__", "evaluate", "train"]
+
+
+def train(config: TrainConfig) -> Iterator[Event]:
+    """Collective: carry out a run and yield its events; every process of the run calls this.
+
+    The run folder is the same as that of `accel_train train`; nothing is printed.
+
+    Raises:
+        UserError: something asked for cannot be had, with a hint.
+    """
+    from accel_train.run.session import train
+
+    return train(config)
+
+
+def evaluate(run: Path | str, config: EvaluateConfig | None = None) -> Evaluated:
+    """Collective: return loss, top-1 and top-5 accuracy of the model in a run folder.
+
+    Raises:
+        UserError: the folder is no run's, or the data do not fit its model.
+    """
+    from accel_train.run.evaluate import evaluate
+
+    return evaluate(Path(run), config or EvaluateConfig())

@@ -5,7 +5,7 @@ import signal
 
 def main() -> None:
     """Run the command line."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # so early, Ctrl-C ends the process without a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports below shows no traceback
     from accel_train.cli.app import main as run
 
     run()

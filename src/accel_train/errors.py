@@ -1,15 +1,15 @@
-"""What a user can put right: one message and one hint."""
+"""Errors that the user can fix: one message and one hint."""
 
 
 class UserError(Exception):
-    """A mistake of the user's, found alike by every process before training starts.
+    """A user's mistake, which every process finds before training starts.
 
-    The command line prints `message` behind ``error:`` and `hint` behind ``hint:``, once per machine,
-    and exits with code 2.
+    The command line prints `message` after ``error:`` and `hint` after ``hint:``, once per machine, and exits with
+    code 2.
     """
 
     everywhere = True
-    """Whether every process finds the same mistake, so that one of them is enough to report it."""
+    """True if every process finds the same mistake, so that one of them reports it."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint)
@@ -21,6 +21,6 @@ class UserError(Exception):
 
 
 class LocalError(UserError):
-    """A mistake that one process meets alone, such as a picture that cannot be read: it reports itself."""
+    """A mistake that only one process finds, such as an unreadable image: that process reports it."""
 
     everywhere = False

@@ -47,12 +47,12 @@ READ_BY_TORCH = {
     "--model vit_b_16 --image-size 32": ("vit_b_16", "--image-size 224"),
     "--batch-size 1439": ("1,439 images", "1,438 training images"),
     "--batch-size 500 --accumulate 3": ("1,500 images", "1,438"),
-    "--global-batch-size 100 --batch-size 64": ("100 is no multiple of --batch-size 64", "128"),
+    "--global-batch-size 100 --batch-size 64": ("100 is not a multiple of --batch-size 64", "128"),
     "--global-batch-size 128 --batch-size 64 --accumulate 3": ("--accumulate 3", "(2)"),
-    "--warmup-epochs 3 --epochs 3": ("--warmup-epochs 3", "less than the whole run"),
-    "--optimizer adamw --batch-size 1400": ("sqrt rule", "at most 1280"),
-    "--precision fp16 --device cpu": ("fp16 does nothing on cpu", "bf16"),
-    "--precision tf32 --device cpu": ("tf32 does nothing on cpu", "bf16"),
+    "--warmup-epochs 3 --epochs 3": ("--warmup-epochs 3 must be less than --epochs 3", "more epochs"),
+    "--optimizer adamw --batch-size 1400": ("--lr-scaling sqrt", "at most 1280"),
+    "--precision fp16 --device cpu": ("fp16 has no effect on cpu", "bf16"),
+    "--precision tf32 --device cpu": ("tf32 has no effect on cpu", "bf16"),
     "--backend nccl --device cpu": ("--backend nccl", "single process"),
     "--output full": ("--output full is not empty", "new or empty"),
     "--output full/file": ("full/file is a file", "give a folder"),
@@ -77,7 +77,7 @@ IN_YAML = {
     "lrr: 1": ("'lrr' in my.yaml", "did you mean lr?"),
     "lr-scaling: none": ("'lr-scaling' in my.yaml", "did you mean lr_scaling?"),
     "3: 4": ("unknown key 3 in my.yaml",),
-    "- lr": ("my.yaml holds no",),
+    "- lr": ("my.yaml has no",),
     "lr: [1": ("my.yaml is not YAML",),
 }
 
@@ -203,9 +203,9 @@ def test_a_backend_that_does_not_serve_the_device_is_refused(call: Call) -> None
 
 
 def test_exit_codes_and_lines_of_the_program_itself(run: Runner) -> None:
-    wrong = run("train", "--epochz", "3")
+    wrong = run("train", "--epochz", "3", forked=False)
     traced = run("--debug", "train", "--lr", "0")
-    bare = run()
+    bare = run(forked=False)
 
     assert wrong.code == 2
     assert_refused(wrong, "--epochz", "did you mean --epochs")

@@ -12,7 +12,7 @@ import pexpect
 import pytest
 import yaml
 from helpers.cli import Call, in_process, write_pictures
-from helpers.runner import LAUNCHERS, Runner, _environment
+from helpers.runner import LAUNCHERS, Runner, clean_environment
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_lines_reach_a_pipe_as_they_happen(tmp_path: Path) -> None:
     epochs = 40
     words = [*LAUNCHERS["accel_train"](1), "train", "--epochs", str(epochs), "--output", "out"]
     process = subprocess.Popen(
-        words, cwd=tmp_path, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+        words, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     )
     assert process.stdout
     first = next(line for line in process.stdout if line.startswith("epoch 1/"))
@@ -99,7 +99,7 @@ def test_an_ascii_stream_gets_plain_equivalents(run: Runner) -> None:
     write_pictures(run.folder / "ünï", {f"{split}/{name}": 2 for split in ("train", "val") for name in names})
     flags = ("--data", "ünï", "--model", "cnn", "--epochs", "1", "--workers", "0", "--output", "naïve[/x]")
 
-    ended = run("train", *flags, PYTHONIOENCODING="ascii", LC_ALL="C", NO_COLOR="1")
+    ended = run("train", *flags, forked=False, PYTHONIOENCODING="ascii", LC_ALL="C", NO_COLOR="1")
 
     assert ended.code == 0, ended.err
     assert (ended.out + ended.err).isascii()
@@ -115,7 +115,7 @@ def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> 
         sys.executable,
         ["-m", "accel_train", "train", "--epochs", "3", *flags],
         cwd=str(folder),
-        env=_environment() | {"TERM": "xterm-256color"} | environment,
+        env=clean_environment() | {"TERM": "xterm-256color"} | environment,
         dimensions=(50, columns),
         encoding="utf-8",
         timeout=120,
@@ -182,7 +182,7 @@ def test_a_dry_run_shows_all_and_writes_nothing(call: Call, tmp_path: Path) -> N
     assert rows["batch"] == "32 per process × 1 process × 2 accumulations = 64 per update"
     assert "same run on other hardware: --global-batch-size 64 --batch-size 32" in ended.out
     assert "learning rate  0.2 at 256 → 0.05 at 64 (linear), cosine" in ended.out
-    assert rows["dropped"] == "30 of 1,438 images fill no update and are dropped each epoch"
+    assert rows["dropped"] == "30 of 1,438 images (incomplete last batch) per epoch"
     assert rows["updates"] == "22 per epoch × 3 epochs = 66"
     assert rows["devices"].startswith("1 process × cpu (asked: cpu), started by accel_train")
 

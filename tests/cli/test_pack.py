@@ -42,14 +42,14 @@ def test_an_interrupted_pack_goes_on_and_gives_the_same_bytes(run: Runner, numbe
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     if number == signal.SIGINT:
         last = out.splitlines()[-1]
-        assert re.fullmatch(r"stopped by SIGINT: \d of 5 shards packed; the same command goes on", last)
+        assert re.fullmatch(r"stopped by SIGINT: \d of 5 shards packed; run the same command again to resume", last)
         assert err == ""
     refused = run("train", "--data", folder, "--dry-run")
-    assert_refused(refused, f"{folder} has not been packed to the end", f"accel_train pack {source} {folder}")
+    assert_refused(refused, f"{folder} is not completely packed", f"accel_train pack {source} {folder}")
     first = (folder / "all-00000.safetensors").stat().st_mtime_ns
     again = run("pack", source, folder)
     assert again.code == 0, again.err
-    assert re.search(r"holds 1,280 pictures in 5 shards, \d of them from before, verified by sha256", again.out)
+    assert re.search(r"holds 1,280 pictures in 5 shards, \d of them packed earlier and verified by sha256", again.out)
     assert (folder / "all-00000.safetensors").stat().st_mtime_ns == first
     assert run("pack", source, "whole").code == 0
     assert contents(folder) == contents(run.folder / "whole")
@@ -57,7 +57,7 @@ def test_an_interrupted_pack_goes_on_and_gives_the_same_bytes(run: Runner, numbe
 
 def test_a_finished_pack_is_verified_and_trains(run: Runner) -> None:
     source = write_pictures(run.folder / "src", {"a": 20, "b": 20}, size=40)
-    for words in ("holds 40 pictures in 1 shard;", "is whole: 40 pictures, all 1 shard verified by sha256"):
+    for words in ("holds 40 pictures in 1 shard;", "is complete: 40 pictures, all 1 shard verified by sha256"):
         ended = run("pack", source, "dst", "--side", "32")
         assert (ended.code, ended.err) == (0, "")
         assert words in ended.out
@@ -104,10 +104,10 @@ def test_a_full_disk_is_one_error_and_packing_goes_on_with_room(run: Runner, sma
     assert full.code == 2
     assert full.err.splitlines() == [
         f"error: cannot write {small_disk / 'dst' / 'all-00001.safetensors'}: No space left on device",
-        "hint: make room, and start the same command again: what is packed stays",
+        "hint: make room and run the same command again: finished shards are kept",
     ]
     subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
-    assert "2 shards, 1 of them from before" in run("pack", source, small_disk / "dst").out
+    assert "2 shards, 1 of them packed earlier" in run("pack", source, small_disk / "dst").out
 
 
 def test_on_a_terminal_there_is_a_bar(run: Runner) -> None:

@@ -151,7 +151,7 @@ def test_a_last_image_alone_does_not_stop_batch_norm(run: Runner) -> None:
     assert ended.code == 0, ended.err
     started = ended.records[0]
     assert (started["train_images"], started["images_dropped"], started["val_images"]) == (17, 1, 9)
-    assert "1 of 17 images fill no update and are dropped each epoch" in ended.err
+    assert "1 of 17 images (incomplete last batch) per epoch" in ended.err
     right = read_metrics(run.folder / "out", "epoch")[0]["val_accuracy"] * 9
     assert right == pytest.approx(round(right))
 

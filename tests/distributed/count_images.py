@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from accel_train.config.defaults import Augmentation
 from accel_train.data.loader import LoaderSizes, evaluation_loader
 from accel_train.data.open import open_data
-from accel_train.data.sources.base import spread
+from accel_train.data.sources.base import View, spread
 from accel_train.data.transforms import ImageTransform
 from accel_train.distributed import accelerator as distributed
 from accel_train.models.build import build_model
@@ -27,7 +27,7 @@ transform = ImageTransform(
 model = accelerator.prepare(model)
 for images in (9, 17, 3):
     sizes = LoaderSizes(batch_size=4, processes=accelerator.num_processes, workers=0, pin_memory=False)
-    loader = accelerator.prepare(evaluation_loader(spread(data.val, images), sizes))
+    loader = accelerator.prepare(evaluation_loader(spread(data.val, images), View(8, random_crop=False), sizes))
     found = engine.evaluate(accelerator, model, loader, transform)
     if accelerator.is_main_process:
         sys.stdout.write(json.dumps([found.images, found.accuracy, found.loss]) + "\n")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 
 import pytest
 import torch
@@ -45,8 +44,7 @@ def test_every_process_has_the_bits_of_the_tree(run: Runner, workers: int, proce
     sizes = 10.0 ** torch.randint(-4, 5, (workers, LENGTHS[-1]), generator=generator)
     leaves = torch.randn(workers, LENGTHS[-1], generator=generator) * sizes
     torch.save(leaves, run.folder / "leaves.pt")
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes), "--no-python")
-    ended = run.program([sys.executable, *torchrun, sys.executable, "-c", ADDS, str(workers)], CUDA_VISIBLE_DEVICES="")
+    ended = run.script("-c", ADDS, str(workers), processes=processes)
     assert ended.code == 0, ended.err
     assert "Warning" not in ended.err
     expected = [hashlib.sha256(tree(list(leaves[:, :n])).numpy().tobytes()).hexdigest() for n in LENGTHS]

@@ -1,6 +1,5 @@
 """FSDP2 trains as DDP does, with half of the model on each of two processes."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ from accel_train.training import loop as engine
 from accel_train.data.transforms import ImageTransform
 from accel_train.data.open import open_data
 from accel_train.data.loader import LoaderSizes, evaluation_loader
-from accel_train.data.sources.base import spread
+from accel_train.data.sources.base import View, spread
 from accel_train.config.defaults import Augmentation
 from accel_train.models.build import build_model
 
@@ -90,7 +89,8 @@ accelerator, _ = distributed.start(device="cpu", backend=None, precision=None, t
 transform = ImageTransform(
     0, Augmentation(), 1, 8, mean=data.mean, std=data.std, dtype=torch.float32, device=accelerator.device
 )
-loader = evaluation_loader(spread(data.val, 3), LoaderSizes(4, accelerator.num_processes, 0, False))
+sizes = LoaderSizes(4, accelerator.num_processes, 0, False)
+loader = evaluation_loader(spread(data.val, 3), View(8, random_crop=False), sizes)
 model, _, batches = distributed.prepare(accelerator, module, torch.optim.SGD(module.parameters(), lr=0.1), loader)
 found = engine.evaluate(accelerator, model, batches, transform)
 if accelerator.is_main_process:
@@ -103,8 +103,7 @@ os._exit(0)  # at the end of a script, with a DDP model still among its globals,
 
 def on_two(run: Runner, script: str, *arguments: str) -> Any:
     """Run a script on two processes and return what its first one has found."""
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--no-python")
-    ended = run.program([sys.executable, *torchrun, sys.executable, "-c", script, *arguments], CUDA_VISIBLE_DEVICES="")
+    ended = run.script("-c", script, *arguments, processes=2, CUDA_VISIBLE_DEVICES="")
     assert ended.code == 0, ended.err
     assert "Warning" not in ended.err
     (found,) = ended.records

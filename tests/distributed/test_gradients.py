@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 from helpers.comparing import flags, greatest_difference
@@ -126,12 +125,7 @@ def test_the_gradient_of_an_update_is_clipped_once_after_all_its_micro_batches(r
     for processes in (1, 2):
         options = {**DIGITS, "limit": 192, "global_batch_size": 64, "batch_size": 8, "clip_norm": limit}
         options["output"] = str(run.folder / str(processes))
-        ended = run.program(
-            [
-                *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)),
-                *("--no-python", sys.executable, "-c", WRITES_NORMS, json.dumps(options)),
-            ]
-        )
+        ended = run.script("-c", WRITES_NORMS, json.dumps(options), processes=processes)
         assert ended.code == 0, ended.err
         (norms,) = ended.records
         assert norms["limits"] == [limit] * 3

@@ -58,4 +58,4 @@ def test_a_run_that_has_too_little_left_says_that_it_was_not_profiled(run: Runne
     assert run(*words).code == 0
     again = run(*words, "--profile")
     assert again.code == 0, again.err
-    assert "note: --profile: nothing was profiled, as the run had fewer than 20 updates left" in again.out
+    assert "note: --profile: nothing was profiled: fewer than 20 updates were left" in again.out

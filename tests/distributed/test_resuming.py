@@ -1,6 +1,5 @@
 """A run goes on in mid-epoch on another number of processes and another strategy, as if it had not been interrupted."""
 
-import sys
 from itertools import permutations
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 import safetensors.torch
 import torch
 from helpers.comparing import flags
-from helpers.runner import LAUNCHERS, Runner, read_metrics
+from helpers.runner import Runner, read_metrics
 from torch import Tensor
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -70,9 +69,8 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_place_goes_on_from_every_other(run: Runner, unbroken: Path, before: str, after: str) -> None:
     checkpoint = unbroken / before / "checkpoints" / "update_000010"
     processes, strategy = PLACES[after]
-    torchrun = [*LAUNCHERS["torchrun"](processes)[:-2], "--no-python"] if processes > 1 else []
-    words = ("train", *flags(OPTIONS), "--strategy", strategy, "--resume", str(checkpoint), "--output", "here")
-    ended = run.program([*torchrun, sys.executable, "-c", WRITES_WHAT_IT_RESTORES, *words])
+    words = ("train", *flags(OPTIONS), "--strategy", strategy, "--resume", checkpoint, "--output", "here")
+    ended = run.script("-c", WRITES_WHAT_IT_RESTORES, *words, processes=processes)
     assert ended.code == 0, ended.err
     assert "resumed from update 10" in ended.out
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from accel_train.data.loader import TrainReader
 from accel_train.data.open import open_data
 from accel_train.data.sampler import ImageOrder
+from accel_train.data.sources.base import View
 from accel_train.data.worker_batches import Batch
 
 HERE = Path(__file__).parent
@@ -80,10 +81,10 @@ def test_a_run_does_not_depend_on_how_its_images_are_read(pictures: Runner, ways
 
 
 def read_epoch(data: Path, size: int, epoch: int) -> Tensor:
-    """Return images_BCHW of every ticket of an epoch, in the order of the images."""
+    """Return images_BCHW of all sample indices of an epoch, in the order of the images."""
     source = open_data(str(data), directory=None, val_fraction=None, seed=0, limit=None).train
-    tickets = np.sort(ImageOrder(0, len(source)).tickets(epoch))
-    batch = TrainReader(source.at(size, random_crop=True), 0).__getitems__(tickets)
+    sample_indices = np.sort(ImageOrder(0, len(source)).sample_indices(epoch))
+    batch = TrainReader(source, View(size, random_crop=True), 0).__getitems__(sample_indices)
     assert isinstance(batch, Batch)
     return batch.images_BCHW.double()
 

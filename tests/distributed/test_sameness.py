@@ -1,7 +1,6 @@
 """The same run on any number of processes and loader workers."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,10 @@ import safetensors.torch
 from helpers.comparing import flags, greatest_difference, ids, losses, relative
 from helpers.runner import Runner, read_metrics
 
-from accel_train.config.defaults import with_defaults
 from accel_train.config.load import make_config
 from accel_train.config.options import TrainConfig
 from accel_train.config.plan import make_plan
+from accel_train.config.resolve import resolve
 
 HERE = Path(__file__).parent
 MODELS = ("cnn", "networks:normalised")
@@ -43,9 +42,7 @@ def test_gradient_and_first_losses_in_float32_do_not_depend_on_processes(run: Ru
         folder = run.folder / str(processes)
         folder.mkdir()
         options = json.dumps({**SIX_WORKERS, "model": model, "lr": 0.05, "limit": 480, "epochs": 1, "device": "cpu"})
-        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
-        words = [sys.executable, *torchrun, str(HERE / "record_gradient.py"), str(folder), options]
-        ended = run.program(words, PYTHONPATH=str(HERE))
+        ended = run.script(HERE / "record_gradient.py", folder, options, processes=processes, PYTHONPATH=str(HERE))
         assert ended.code == 0, ended.err
         gradients.append(safetensors.torch.load_file(folder / "gradient.safetensors")["gradient"])
         by_rank = [json.loads((folder / f"losses_{rank}.json").read_text()) for rank in range(processes)]
@@ -72,7 +69,7 @@ def test_the_logged_learning_rate_is_the_schedule_on_one_and_two_processes(run: 
         options = {"batch_size": 32, "accumulate": 2, "lr": 0.1, "lr_scaling": "linear", "epochs": 2, "limit": 512}
         ended = run("train", *flags({**options, "log_every": 1, "output": folder}), processes=processes)
         assert ended.code == 0, ended.err
-        config, _ = with_defaults(make_config(TrainConfig, options, {}), {}, "digits", 512)
+        config, _ = resolve(make_config(TrainConfig, options, {}), {}, "digits", 512, "fp32")
         plan = make_plan(config, processes, 512)
         assert plan.learning_rate.peak == pytest.approx(0.1 * 32 * 2 * processes / 256)
         (started,) = read_metrics(folder, "run")
@@ -84,12 +81,7 @@ def test_the_logged_learning_rate_is_the_schedule_on_one_and_two_processes(run: 
 def test_validation_counts_every_image_once_on_any_number_of_processes(run: Runner) -> None:
     found = []
     for processes in (1, 2, 3):
-        ended = run.program(
-            [
-                *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)),
-                str(HERE / "count_images.py"),
-            ]
-        )
+        ended = run.script(HERE / "count_images.py", processes=processes)
         assert ended.code == 0, ended.err
         found.append(ended.records)
     assert [images for images, _, _ in found[0]] == [9, 17, 3]

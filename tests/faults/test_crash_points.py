@@ -19,7 +19,7 @@ from torch.distributed.fsdp import fully_shard
 
 from accel_train.checkpoints.checkpointer import Checkpoints, Trained, load_tensors, read_state
 from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
-from accel_train.checkpoints.store import newest_whole, update_of
+from accel_train.checkpoints.store import newest_valid, update_of
 from accel_train.distributed import process_group
 from accel_train.distributed.strategies import fsdp2 as sharding
 from accel_train.events import EpochEnd
@@ -142,7 +142,7 @@ def checked_update(folder: Path) -> int:
     """Return the update that a run goes on from, having compared all that it finds, bit by bit."""
     clean(folder)
     clean(folder / CHECKPOINTS)
-    newest, problems = newest_whole(folder / CHECKPOINTS)
+    newest, problems = newest_valid(folder / CHECKPOINTS)
     assert newest, problems
     assert problems == []
     update = update_of(newest)

@@ -60,7 +60,7 @@ def poison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Poison:
     monkeypatch.chdir(tmp_path)
 
     def write(update: int) -> None:
-        image = ImageOrder(0, IMAGES).tickets(0)[(update - 1) * 2 * PER_RANK + PER_RANK]
+        image = ImageOrder(0, IMAGES).sample_indices(0)[(update - 1) * 2 * PER_RANK + PER_RANK]
         Path("fragile.py").write_text(f"POISON = {image}\n{FRAGILE}")
 
     return write

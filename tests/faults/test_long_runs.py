@@ -91,7 +91,7 @@ def test_a_time_limit_stops_a_run_that_then_goes_on(tmp_path: Path) -> None:
         assert program.resumed() == saved
         assert program.saved() > saved
         saved = program.saved()
-        assert f"stopped by the time limit after update {saved}, which is saved" in program.out
+        assert f"stopped by the time limit after update {saved} (saved)" in program.out
 
 
 @pytest.mark.parametrize("stop", ["killed", "ended"])

@@ -8,7 +8,7 @@ import pytest
 from helpers.faults import ENDLESS, LAUNCHERS, ON_CPU, finished, started
 from helpers.processes import lives, wait_until
 
-from accel_train.checkpoints.store import newest_whole, update_of
+from accel_train.checkpoints.store import newest_valid, update_of
 
 ANY_LAUNCHER = [("accel_train", 2), ("accelerate", 1), ("accelerate", 2), ("torchrun", 2)]
 """Those that are a process of their own, with how many they start."""
@@ -80,7 +80,7 @@ def test_ranks_whose_launcher_is_killed_save_and_end(launcher: str, processes: i
         program.process.kill()
         assert program.wait(8) == -9
     assert "stopped by the death of its launcher" in program.out, program.out + program.err
-    checkpoint, problems = newest_whole(tmp_path / "run" / "checkpoints")
+    checkpoint, problems = newest_valid(tmp_path / "run" / "checkpoints")
     assert checkpoint
     assert (update_of(checkpoint), problems) == (program.saved(), [])
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.faults import ENDLESS, LAUNCHERS, Program, loader_workers, started
 
 import accel_train
-from accel_train.checkpoints.store import newest_whole, update_of
+from accel_train.checkpoints.store import newest_valid, update_of
 
 IN_CI = {
     ("accel_train", 1, 2, "SIGTERM"),
@@ -50,10 +50,10 @@ def assert_a_signal_saves_and_ends(
         ended_with = program.wait(10)
     streams = program.out + program.err
     assert ended_with == code if code else ended_with != 0, streams
-    assert f"after update {program.saved()}, which is saved" in program.out, streams
+    assert f"after update {program.saved()} (saved)" in program.out, streams
     assert SOURCE not in streams  # nor in a traceback of the launcher's
     assert launcher != "accel_train" or "Traceback" not in streams, streams
-    checkpoint, problems = newest_whole(output / "checkpoints")
+    checkpoint, problems = newest_valid(output / "checkpoints")
     assert checkpoint
     assert (update_of(checkpoint), problems) == (program.saved(), [])
     with started(folder, *words) as program:  # always on one process: that is quick

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: small pictures, and the program started inside this process."""
+"""Small pictures for the tests of the command line, and the program run inside the test process."""
 
 import sys
 from collections.abc import Callable
@@ -8,21 +8,17 @@ import pytest
 from PIL import Image
 
 from accel_train.cli import app
-from accel_train.system.signals import Interruption, release
+from accel_train.system.signals import StopSignals
 from helpers.runner import Ended
 
 COLOURS = {"a": (200, 40, 40), "b": (40, 200, 40), "c": (40, 40, 200)}
-"""By the first letter of a class's name; others are grey."""
+"""Colour of a class by the first letter of its name; other classes are grey."""
 
 Call = Callable[..., Ended]
 
 
-INTERRUPTION = Interruption()
-release()  # signals are the test runner's
-
-
 def write_pictures(root: Path, counts: dict[str, int], size: int = 32, shade: int = 0) -> Path:
-    """Write so many plain PNGs into each class folder, of a colour of the class and a shade of their own."""
+    """Write `counts[name]` plain PNGs to each class folder; a class has its colour, a picture its shade."""
     for name, count in counts.items():
         folder = root / name
         folder.mkdir(parents=True)
@@ -33,7 +29,7 @@ def write_pictures(root: Path, counts: dict[str, int], size: int = 32, shade: in
 
 
 def assert_refused(ended: Ended, *words: str) -> None:
-    """Check for exactly one error line and one hint line, which hold these words, and nothing else."""
+    """Check that the output is one error line and one hint line, and that they contain these words."""
     lines = ended.err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["error", "hint"], ended.err
     assert all(line.partition(": ")[2].strip() for line in lines), ended.err
@@ -43,9 +39,9 @@ def assert_refused(ended: Ended, *words: str) -> None:
 
 
 def in_process(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Return a function that runs a command without a process of its own, as torch takes seconds to load.
+    """Return a function that runs a command in this process, because a new one takes seconds to load torch.
 
-    For commands that train nothing: those would change this process's logging.
+    Only for commands that do not train: training changes the logging of its process.
     """
     from accelerate.state import AcceleratorState, GradientState
 
@@ -60,7 +56,7 @@ def in_process(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             for name, value in environment.items():
                 changed.setenv(name, value)
             try:
-                code = app._run(INTERRUPTION)
+                code = app._run(StopSignals())
             finally:
                 AcceleratorState._reset_state(reset_partial_state=True)
                 GradientState._reset_state()

@@ -1,11 +1,9 @@
-"""Starts, watches and kills runs; they are forked from a process that has loaded torch, which takes seconds."""
+"""Starts, watches and kills runs."""
 
 import json
-import multiprocessing
 import os
 import re
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,32 +15,29 @@ from typing import Any
 
 import psutil
 
-from accel_train.cli.app import main
+from helpers import warm
 from helpers.processes import wait_until
-from helpers.runner import LAUNCHERS
-
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["accel_train.cli.app", "accel_train.run.session", "helpers.runner"])
+from helpers.runner import LAUNCHERS, clean_environment
 
 ON_CPU = ("--device", "cpu", "--threads", "1")
 TINY = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", *ON_CPU)
-"""24 updates in 3 epochs on one process, within half a second."""
+"""8 updates an epoch on one process; 3 epochs take a fifth of a second."""
 ENDLESS = (*TINY, "--epochs", "100000", "--save-every", "1000000updates")
-"""Saves itself only when it is told to stop."""
+"""Saves only when it is stopped."""
 _VARYING = {
     *("seconds", "seconds_to_first_update", "images_per_second", "data_wait_share", "save_share", "watch_share"),
     "run_folder",
 }
-"""What two records of the same run need not share."""
+"""Fields of a record that may differ between two identical runs."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """An accel_train that was started in a session of its own, perhaps with ranks in theirs."""
+    """A started accel_train, its ranks included."""
 
     process: BaseProcess
     folder: Path
-    """Where its streams go."""
+    """Contains its output, `out` and `err`."""
 
     @property
     def out(self) -> str:
@@ -58,10 +53,8 @@ class Program:
         return self.process.pid
 
     def ranks(self) -> list[psutil.Process]:
-        """Return the processes that train, by rank: itself if it has started none."""
-        this = psutil.Process(self.pid)
-        started = [child for child in this.children() if child not in loader_workers(this)]
-        return sorted(started, key=lambda child: int(child.environ().get("RANK", 0))) or [this]
+        """Return the processes that train, by rank."""
+        return ranks(psutil.Process(self.pid))
 
     def tree(self) -> list[psutil.Process]:
         try:
@@ -71,11 +64,11 @@ class Program:
             return []
 
     def alive(self) -> list[psutil.Process]:
-        """Return all processes that could still write to its streams, also those whose parent has died."""
+        """Return all processes that can still write to its output, including those whose parent has died."""
         return [process for process in psutil.process_iter() if self._has_stream(process)]
 
     def kill(self) -> None:
-        """Kill all processes and their groups at once."""
+        """Kill all processes and their groups."""
         for process in self.tree():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -85,7 +78,7 @@ class Program:
         self.process.join()
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 60) -> None:
-        """Wait until something holds; the program must still run then."""
+        """Wait until a condition holds, and fail if the program ends first."""
         wait_until(lambda: condition() or not self.process.is_alive(), seconds)
         assert condition(), self.out + self.err
 
@@ -93,46 +86,59 @@ class Program:
         self.wait_for(lambda: "\nepoch " in self.out)
 
     def wait(self, seconds: float = 60) -> int:
-        """Return the exit code once no process is left, failing if that takes longer."""
+        """Return the exit code when no process is left, and fail if that takes longer."""
         began = time.monotonic()
         self.process.join(seconds)
         assert self.process.exitcode is not None, f"runs after {seconds} s\n{self.out}{self.err}"
         wait_until(lambda: not self.alive(), max(0.5, began + seconds - time.monotonic()))
-        print(f"ended after {time.monotonic() - began:.1f} s")  # for those who want figures: `pytest -rP`
+        print(f"ended after {time.monotonic() - began:.1f} s")  # shown by `pytest -rP`
         return self.process.exitcode
 
     def saved(self) -> int:
-        """Return the last update of which it said that it is saved, or 0."""
+        """Return the last update that it reported as saved, or 0."""
         return max(_numbers("saved checkpoint update", self.out), default=0)
 
     def resumed(self) -> int:
-        """Return the update that it said it goes on from, or 0."""
+        """Return the update that it reported to resume from, or 0."""
         return max(_numbers("resumed from update", self.out), default=0)
 
     def _has_stream(self, process: psutil.Process) -> bool:
-        with suppress(OSError):  # it has ended, or is somebody else's
+        with suppress(OSError):  # it has ended, or belongs to another user
             return Path(f"/proc/{process.pid}/fd/1").readlink() == self.folder / "out"
         return False
 
 
 @contextmanager
 def started(
-    folder: Path, *words: str | Path, launcher: str = "accel_train", processes: int = 1, options: Sequence[str] = ()
+    folder: Path,
+    *words: str | Path,
+    launcher: str = "accel_train",
+    processes: int = 1,
+    options: Sequence[str] = (),
+    forked: bool = True,
+    **environment: str,
 ) -> Iterator[Program]:
-    """Start `accel_train train` with these words, by a launcher with these options; nothing of it lives on."""
+    """Start `accel_train train WORDS` in a folder, by a launcher with these options; kill what is left of it in the end.
+
+    Other launchers than accel_train's own are never forked.
+    """
     streams = Path(tempfile.mkdtemp(prefix="streams_", dir=folder))
     for name in ("out", "err"):
         (streams / name).touch()
-    arguments = ["train", *map(str, words)]
-    if launcher == "accel_train":
-        arguments += ["--processes", str(processes)] if processes > 1 else []
-        process = _FORKS.Process(target=_be_accel_train, args=(arguments, streams))
-    else:
-        python, dash_m, module, *its_words = LAUNCHERS[launcher](processes)
-        arguments = [python, dash_m, module, *options, *its_words, *arguments]
-        process = _FORKS.Process(target=_be_launcher, args=(arguments, streams))
-    process.start()
-    program = Program(process, streams)
+    python, dash_m, module, *more = LAUNCHERS[launcher](processes)
+    command = [python, dash_m, module, *options, *more, "train", *map(str, words)]
+    if launcher == "accel_train" and processes > 1:
+        command += ["--processes", str(processes)]
+    program = Program(
+        warm.start(
+            command,
+            folder=folder,
+            environment={**clean_environment(), "HF_HOME": str(streams), **environment},
+            streams=streams,
+            forked=forked and launcher == "accel_train",
+        ),
+        streams,
+    )
     try:
         yield program
     finally:
@@ -140,19 +146,30 @@ def started(
 
 
 def finished(folder: Path, *words: str | Path, code: int = 0) -> Program:
-    """Run to the end, which must have this exit code."""
+    """Run to the end and check the exit code."""
     with started(folder, *words) as program:
         assert program.wait() == code, program.out + program.err
     return program
 
 
+def ranks(launcher: psutil.Process) -> list[psutil.Process]:
+    """Return the processes that train, by rank: the launcher itself if it has started no others."""
+    started = [child for child in launcher.children() if child not in loader_workers(launcher)]
+    return sorted(started, key=_rank) or [launcher]
+
+
+def _rank(process: psutil.Process) -> int:
+    by_name = re.fullmatch(warm.process_name(r"(\d+)"), process.name())
+    return int(by_name[1]) if by_name else int(process.environ().get("RANK", 0))
+
+
 def loader_workers(rank: psutil.Process) -> list[psutil.Process]:
-    """Return the processes that read for a rank: its forks."""
-    return [child for child in rank.children() if child.cmdline() == rank.cmdline()]
+    """Return the loader workers of a rank: its forks."""
+    return [child for child in rank.children() if (child.name(), child.cmdline()) == (rank.name(), rank.cmdline())]
 
 
 def assert_same_run(output: Path, baseline: Path) -> None:
-    """Check that two folders hold the same weights and history, and that nothing half written is left."""
+    """Check that two folders have the same weights and history, and that no temporary file is left."""
     for name in ("model.safetensors", "best.safetensors"):
         assert (output / name).read_bytes() == (baseline / name).read_bytes(), name
     assert _history(output) == _history(baseline)
@@ -166,21 +183,3 @@ def _history(output: Path) -> list[dict[str, Any]]:
 
 def _numbers(label: str, text: str) -> list[int]:
     return [int(number) for number in re.findall(rf"^{label} (\d+)$", text, re.MULTILINE)]
-
-
-def _be_accel_train(words: list[str], streams: Path) -> None:
-    _begin_session(streams)
-    sys.argv = ["accel_train", *words]
-    main()
-
-
-def _be_launcher(words: list[str], streams: Path) -> None:
-    _begin_session(streams)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job, as these tests may be, ignores it
-    os.execve(words[0], words, os.environ | {"HF_HOME": str(streams), "OMP_NUM_THREADS": "1"})
-
-
-def _begin_session(streams: Path) -> None:
-    os.setsid()
-    for descriptor, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(streams / name, os.O_WRONLY | os.O_APPEND), descriptor)

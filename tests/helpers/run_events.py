@@ -1,46 +1,78 @@
-"""A run of two processes and two epochs, as events."""
+"""The events of a run of two processes and two epochs."""
 
-from accel_train.events import EpochEnd, Event, Progress, RunEnded, RunStarted, UpdateDone
+from dataclasses import fields, replace
+from typing import Any
+
+from accel_train.config.options import TrainConfig
+from accel_train.events import (
+    DataRecord,
+    EpochEnd,
+    Event,
+    HardwareRecord,
+    ModelRecord,
+    PlanRecord,
+    Progress,
+    RunEnded,
+    RunStarted,
+    UpdateDone,
+)
 
 STARTED = RunStarted(
     run_folder="runs/digits-1",
-    data="digits: 1,437 training and 360 validation images, 8×8×1, 10 classes",
-    train_images=1437,
-    val_images=360,
-    classes=10,
-    model="cnn",
-    parameters=93_322,
-    matches=("images stay at 8×8, which the model takes",),
-    augment="light: shifts of up to 1 pixel",
-    world_size=2,
-    local_world_size=2,
-    device_asked="auto",
-    device="cpu",
-    backend="gloo",
-    strategy="ddp",
-    precision="fp32",
-    threads=1,
-    cores=8,
-    launched_by="accelerate launch",
-    batch_size=32,
-    accumulate=1,
-    global_batch=64,
-    epochs=2,
-    updates_per_epoch=22,
-    total_updates=44,
-    images_dropped=29,
-    optimizer="sgd",
-    base_lr=0.2,
-    lr_scaling="linear",
-    lr_base_batch=256,
-    peak_lr=0.05,
-    schedule="cosine",
-    warmup_updates=22,
-    warmup_from=0.0005,
-    seed=0,
-    exact=False,
-    ema_half_life=None,
+    data=DataRecord(
+        data="digits: 1,437 training and 360 validation images, 8×8×1, 10 classes",
+        train_images=1437,
+        val_images=360,
+        classes=10,
+        augment="light: shift by up to 1 pixel",
+    ),
+    model=ModelRecord(model="cnn", parameters=93_322, matches=("images stay at 8×8, which the model takes",)),
+    hardware=HardwareRecord(
+        world_size=2,
+        local_world_size=2,
+        device_asked="auto",
+        device="cpu",
+        backend="gloo",
+        strategy="ddp",
+        precision="fp32",
+        threads=1,
+        cores=8,
+        launched_by="accelerate launch",
+    ),
+    plan=PlanRecord(
+        batch_size=32,
+        accumulate=1,
+        global_batch=64,
+        epochs=2,
+        updates_per_epoch=22,
+        total_updates=44,
+        images_dropped=29,
+        optimizer="sgd",
+        optimizer_settings={"momentum": 0.9, "nesterov": True},
+        base_lr=0.2,
+        lr_scaling="linear",
+        lr_base_batch=256,
+        peak_lr=0.05,
+        schedule="cosine",
+        warmup_updates=22,
+        warmup_from=0.0005,
+        seed=0,
+        exact=False,
+        ema_half_life=None,
+    ),
+    config={**TrainConfig().model_dump(mode="json"), "weight_decay": 5e-4},
 )
+
+
+def started(config: dict[str, Any] | None = None, **changes: Any) -> RunStarted:
+    """Return STARTED with other values of some fields, its own or of its records, and of its config."""
+    records = {}
+    for name in ("data", "model", "hardware", "plan"):
+        record = getattr(STARTED, name)
+        own = {field.name: changes.pop(field.name) for field in fields(record) if field.name in changes}
+        records[name] = replace(record, **own)
+    return replace(STARTED, **records, **changes, config={**STARTED.config, **(config or {})})
+
 
 ENDED = RunEnded(
     reason="all epochs done",
@@ -61,7 +93,7 @@ ENDED = RunEnded(
 
 
 def epoch_end(epoch: int) -> EpochEnd:
-    """Return the end of an epoch; each one is the best so far."""
+    """Return the end of an epoch, the best one so far."""
     return EpochEnd(
         epoch=epoch,
         update=22 * epoch,
@@ -79,7 +111,7 @@ def epoch_end(epoch: int) -> EpochEnd:
 
 
 def run_events() -> list[Event]:
-    """Return all events of the run, with a progress event every 10 updates."""
+    """Return all events of the run, with progress every 10 updates."""
     events: list[Event] = [STARTED]
     for update in range(1, 45):
         epoch = (update - 1) // 22 + 1

@@ -1,15 +1,24 @@
-"""What the tests share: starting the program as its users do, and small data to start it on."""
+"""Runs programs to their end, and reads what they print and write."""
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from helpers import warm
 
 LAUNCHERS: dict[str, Callable[[int], list[str]]] = {
     "accel_train": lambda processes: [sys.executable, "-m", "accel_train"],
@@ -23,12 +32,12 @@ LAUNCHERS: dict[str, Callable[[int], list[str]]] = {
         *("-m", "accel_train"),
     ],
 }
-"""Words that start a command on so many processes; `accel_train` gets the number by --processes."""
+"""The command line of each launcher, by number of processes; `accel_train` takes the number by --processes."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A program that has ended."""
+    """The result of a program that has ended."""
 
     code: int
     out: str
@@ -42,7 +51,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Runner:
-    """Starts programs in a folder of the test's own; none outlives its test."""
+    """Runs programs in a folder; none outlives its test."""
 
     folder: Path
 
@@ -52,20 +61,34 @@ class Runner:
         processes: int = 1,
         launcher: str = "accel_train",
         timeout: float = 120,
+        forked: bool = True,
         **environment: str,
     ) -> Ended:
-        """Run accel_train with these arguments on so many processes of one thread each."""
+        """Run accel_train on N processes of one thread each; other launchers are never forked."""
         words = [*LAUNCHERS[launcher](processes), *map(str, arguments)]
         if launcher == "accel_train" and processes > 1:
             words += ["--processes", str(processes)]
+        if forked and launcher == "accel_train":
+            return self._finish([words], timeout, [environment])
         return self.program(words, timeout=timeout, **environment)
 
+    def script(self, *words: str | Path, processes: int, timeout: float = 120, **environment: str) -> Ended:
+        """Run a Python script, or `-c CODE`, on forked ranks with the environment that a launcher gives them.
+
+        When one fails, the others are killed.
+        """
+        ranked = [environment | _rank(rank, processes) for rank in range(processes)]
+        port = str(free_port())
+        return self._finish(
+            [[sys.executable, *map(str, words)]] * processes, timeout, [each | {"MASTER_PORT": port} for each in ranked]
+        )
+
     def program(self, words: Sequence[str], timeout: float = 120, **environment: str) -> Ended:
-        """Run any program; its whole group is killed if it takes longer than `timeout` seconds."""
+        """Start any program; after `timeout` seconds its process group is killed."""
         process = subprocess.Popen(
             words,
             cwd=self.folder,
-            env=_environment() | {"HF_HOME": str(self.folder / "hf_home")} | environment,
+            env=self._environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -82,14 +105,65 @@ class Runner:
             pytest.fail(f"{' '.join(words)} took longer than {timeout} s\n{out}\n{err}")
         return Ended(process.returncode, out, err)
 
+    def _finish(
+        self, commands: Sequence[Sequence[str]], timeout: float, environments: Sequence[Mapping[str, str]]
+    ) -> Ended:
+        """Run forked programs until all have ended or one has failed, and collect their output."""
+        with tempfile.TemporaryDirectory() as name:
+            streams = Path(name)
+            processes = [
+                warm.start(words, folder=self.folder, environment=self._environment(own), streams=streams)
+                for words, own in zip(commands, environments, strict=True)
+            ]
+            try:
+                codes = _wait(processes, timeout)
+            finally:
+                for process in processes:
+                    assert process.pid
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+            out, err = ((streams / kind).read_text("utf-8", "backslashreplace") for kind in ("out", "err"))
+        failure = next(filter(None, codes), 0)
+        if not failure and None in codes:
+            pytest.fail(f"{' '.join(commands[0])} took longer than {timeout} s\n{out}\n{err}")
+        return Ended(failure, out, err)
 
-def _environment() -> dict[str, str]:
-    """Return this process's environment without what a launcher or a terminal would have set."""
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        return {**clean_environment(), "HF_HOME": str(self.folder / "hf_home"), **more}
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without the variables of launchers and terminals."""
     left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR")
     kept = {
         k: v for k, v in os.environ.items() if k not in left_out and not k.startswith(("ACCELERATE_", "ACCEL_TRAIN_"))
     }
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+
+
+def _wait(processes: Sequence[BaseProcess], seconds: float) -> list[int | None]:
+    """Return the exit codes when all have ended, one has failed, or the time is over."""
+    deadline = time.monotonic() + seconds
+    while (running := [process for process in processes if process.exitcode is None]) and (
+        not any(process.exitcode for process in processes) and time.monotonic() < deadline
+    ):
+        wait([process.sentinel for process in running], deadline - time.monotonic())
+    return [process.exitcode for process in processes]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _rank(rank: int, processes: int) -> dict[str, str]:
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+    return {
+        **{name: str(number) for name, number in numbers.items()},
+        **{"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"},
+    }
 
 
 def read_metrics(folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Measures training speed beside a bare PyTorch loop."""
+"""Measures training speed, optionally against a bare PyTorch loop."""

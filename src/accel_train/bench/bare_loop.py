@@ -1,4 +1,4 @@
-"""The floor that training is measured against: a bare loop over one batch that lies in memory.
+"""The upper bound that training is measured against: a bare loop over one batch in memory.
 
 No data, augmentation, metrics, logging or Accelerate in the loop; the same model, optimizer, precision, memory format,
 allocator and threads as in a run. With several processes it is a bare DDP loop.
@@ -18,7 +18,7 @@ from accel_train.bench.results import Setting
 from accel_train.distributed import accelerator as distributed
 from accel_train.models.build import build_model
 from accel_train.training.optimizers import build_optimizer
-from accel_train.training.torch_settings import tune
+from accel_train.training.torch_settings import set_torch_options
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -26,34 +26,34 @@ _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 def images_per_second(setting: Setting, *, model: str, classes: int, channels: int, image_size: int) -> float:
     """Collective: train with a setting; return the images/s of all processes from the second update on."""
     precision = setting.precision
-    tune(threads=None, exact=False)
-    accelerator, _ = distributed.start(device=setting.device, backend=None, precision=precision, timeout=300)
-    place, dtype = accelerator.device, distributed.DTYPES.get(precision, torch.float32)
+    set_torch_options(threads=None, exact=False)
+    processes = distributed.start(device=setting.device, backend=None, precision=precision, timeout=300)
+    device, dtype = processes.device, processes.dtype
     torch.manual_seed(0)
     built = build_model(model, classes=classes, channels=channels, data_size=image_size, image_size=image_size)
-    module = built.module.to(place, dtype).to(memory_format=torch.channels_last).train()
+    module = built.module.to(device, dtype).to(memory_format=torch.channels_last).train()
     optimizer = build_optimizer("sgd", module, weight_decay=5e-4, betas=(0.9, 0.999), eps=1e-8)
     for group in optimizer.param_groups:
         group["lr"] = 0.01
     if setting.compile:
         module.compile()
-    if accelerator.num_processes > 1:
+    if processes.count > 1:
         module = nn.parallel.DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
-    images_BCHW = torch.randn(setting.batch_size, channels, image_size, image_size, device=place, dtype=dtype)
+    images_BCHW = torch.randn(setting.batch_size, channels, image_size, image_size, device=device, dtype=dtype)
     images_BCHW = images_BCHW.to(memory_format=torch.channels_last)
-    labels_B = torch.randint(0, classes, (setting.batch_size,), device=place)
-    scaler = torch.amp.GradScaler(place.type, enabled=precision == "fp16")
+    labels_B = torch.randint(0, classes, (setting.batch_size,), device=device)
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
     started = 0.0
     for update in range(setting.updates):
         if update == 1:
-            started = _now(place)
-        with torch.autocast(place.type, _AUTOCAST.get(precision), enabled=precision in _AUTOCAST):
+            started = _now(device)
+        with torch.autocast(device.type, _AUTOCAST.get(precision), enabled=precision in _AUTOCAST):
             loss = functional.cross_entropy(module(images_BCHW), labels_B)
         scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-    return (setting.updates - 1) / setting.updates * setting.images / (_now(place) - started)
+    return (setting.updates - 1) / setting.updates * setting.images / (_now(device) - started)
 
 
 def _now(device: torch.device) -> float:
@@ -63,7 +63,7 @@ def _now(device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    found = images_per_second(Setting(**asked.pop("setting")), **asked)
-    sys.stdout.write(f"{found}\n")
+    arguments = json.loads(sys.argv[1])
+    result = images_per_second(Setting(**arguments.pop("setting")), **arguments)
+    sys.stdout.write(f"{result}\n")
     distributed.stop()

@@ -1,4 +1,4 @@
-"""Measures training runs, each in processes of its own, beside the bare loop."""
+"""Measures training runs in subprocesses, optionally alternating with the bare loop."""
 
 import json
 import os
@@ -12,24 +12,24 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
-from accel_train.bench.results import Found, Row, Setting
+from accel_train.bench.results import Measurement, Row, Setting
 from accel_train.checkpoints.run_folder import Description, read_description
 from accel_train.distributed.environment import available_cores
 from accel_train.errors import UserError
 
 _OUT_OF_MEMORY = re.compile(r"is out of (GPU )?memory|killed by SIGKILL")
-_SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_BETWEEN_SAMPLES = 0.5
 
 
 @dataclass(frozen=True)
-class Work:
-    """What all settings train, as `accel_train train` takes it."""
+class Workload:
+    """What every setting trains, as options of `accel_train train`."""
 
     data: str
     model: str
@@ -40,53 +40,53 @@ class OutOfMemory(Exception):
     """A setting does not fit into memory."""
 
 
-def measure(work: Work, setting: Setting, *, against_bare: bool, rounds: int) -> Row:
-    """Train with a setting, by turns with the bare loop if it is asked for, and return medians over the rounds.
+def measure(workload: Workload, setting: Setting, *, against_bare: bool, rounds: int) -> Row:
+    """Train with a setting, alternating with the bare loop if `against_bare`; return medians over the rounds.
 
     Raises:
-        UserError: the run was refused or failed for another reason than memory.
+        UserError: the run was refused or failed, except by running out of memory.
     """
-    found, bare = [], []
+    measurements, bare = [], []
     try:
         for _ in range(rounds):
-            one, description = _train(work, setting)
-            found.append(one)
+            measurement, description = _train(workload, setting)
+            measurements.append(measurement)
             if against_bare:
                 bare.append(_bare(setting, description))
     except OutOfMemory:
         return Row(setting, None, failure="out of memory")
-    medians = Found(*(statistics.median(side) for side in zip(*(asdict(one).values() for one in found), strict=True)))
+    medians = Measurement(*map(statistics.median, zip(*map(astuple, measurements), strict=True)))
     if not bare:
         return Row(setting, medians)
-    ratios = [one.images_per_second / floor for one, floor in zip(found, bare, strict=True)]
+    ratios = [ours.images_per_second / theirs for ours, theirs in zip(measurements, bare, strict=True)]
     return Row(setting, medians, statistics.median(bare), statistics.median(ratios))
 
 
-def _train(work: Work, setting: Setting) -> tuple[Found, Description]:
+def _train(workload: Workload, setting: Setting) -> tuple[Measurement, Description]:
     with tempfile.TemporaryDirectory(prefix="accel_train_bench_") as folder:
         run = Path(folder, "run")
-        words = [
-            *("train", "--data", work.data, "--model", work.model, "--limit", str(setting.images), "--epochs", "1"),
-            *("--batch-size", str(setting.batch_size), "--processes", str(setting.processes)),
+        arguments = [
+            *("train", "--data", workload.data, "--model", workload.model, "--limit", str(setting.images)),
+            *("--epochs", "1", "--batch-size", str(setting.batch_size), "--processes", str(setting.processes)),
             *("--device", setting.device, "--precision", setting.precision, *["--compile"] * setting.compile),
-            # Of a small learning rate: one that follows the batch would make some settings diverge.
-            *("--augment", work.augment, "--lr", "0.01", "--profile", "--json", "--output", str(run)),
+            # A small fixed learning rate: one that is scaled with the batch would make some settings diverge.
+            *("--augment", workload.augment, "--lr", "0.01", "--profile", "--json", "--output", str(run)),
         ]
-        return _run([sys.executable, "-m", "accel_train", *words]), read_description(run)
+        return _run([sys.executable, "-m", "accel_train", *arguments]), read_description(run)
 
 
-def _run(words: Sequence[str]) -> Found:
-    """Run a training, and read what it says of itself."""
+def _run(command: Sequence[str]) -> Measurement:
+    """Run a training command, and read its events."""
     started, records, start_up = time.perf_counter(), {}, 0.0
-    with _watched(words, _environment()) as (child, peak):
-        assert child.stdout
-        for line in child.stdout:
+    with _subprocess(command, _environment()) as (process, peak):
+        assert process.stdout
+        for line in process.stdout:
             record = json.loads(line)
             records[record["kind"]] = record
             if record["kind"] == "run":
                 start_up = time.perf_counter() - started
     ended, shares = records["end"], _shares(records["profile"]["ranks"])
-    return Found(
+    return Measurement(
         images_per_second=ended["images_per_second"],
         peak_memory_bytes=float(ended["gpu_memory_bytes"] or peak.result()),
         seconds_to_first_update=start_up + ended["seconds_to_first_update"],
@@ -98,86 +98,89 @@ def _run(words: Sequence[str]) -> Found:
 
 
 def _bare(setting: Setting, description: Description) -> float:
-    """Return the images/s of the bare loop with the model and the images of a run."""
-    asked = {
+    """Return the images/s of the bare loop with the model and image size of a run."""
+    arguments = {
         "setting": asdict(setting),
         "model": description.model,
         "classes": len(description.classes),
         "channels": description.channels,
         "image_size": description.image_size,
     }
-    words, environment = ["-m", "accel_train.bench.bare_loop", json.dumps(asked)], _environment()
+    command, environment = ["-m", "accel_train.bench.bare_loop", json.dumps(arguments)], _environment()
     if setting.processes > 1:
-        words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(setting.processes), *words]
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(setting.processes)]
+        command = [*launcher, *command]
         environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // setting.processes)))
-    with _watched([sys.executable, *words], environment) as (child, _):  # which costs as much as it costs a run
-        assert child.stdout
-        said = child.stdout.read()
-    return statistics.mean(map(float, said.split()))
+    # Its memory is sampled as for a run: sampling slows both alike.
+    with _subprocess([sys.executable, *command], environment) as (process, _):
+        assert process.stdout
+        output = process.stdout.read()
+    return statistics.mean(map(float, output.split()))
 
 
 @contextmanager
-def _watched(words: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], Future[int]]]:
-    """Yield a process and the most memory that it and its children will have had when they are over.
+def _subprocess(
+    command: Sequence[str], environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[str], Future[int]]]:
+    """Yield a process, and the peak memory of its tree, which is known once the process has ended.
 
     Raises:
-        OutOfMemory, UserError: it failed.
+        OutOfMemory, UserError: the process failed.
     """
-    over = threading.Event()
+    done = threading.Event()
     with (
         tempfile.TemporaryFile("w+") as errors,
         ThreadPoolExecutor(1) as pool,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as child,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
     ):
-        peak = pool.submit(peak_memory, child.pid, over)
+        peak = pool.submit(peak_memory, process.pid, done)
         try:
-            yield child, peak
+            yield process, peak
         finally:
-            over.set()
-        if child.wait():
-            raise _failure(child.returncode, errors)
+            done.set()
+        if process.wait():
+            raise _failure(process.returncode, errors)
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment, in which a run ends when this process does."""
+    """Return the environment of a run, which ends when this process does."""
     return os.environ | {"ACCEL_TRAIN_LAUNCHER_PID": str(os.getpid())}
 
 
 def _failure(code: int, errors: IO[str]) -> Exception:
-    """Return what has gone wrong in a process, by what it has said."""
+    """Return the error that a process has reported on stderr."""
     errors.seek(0)
-    lines = errors.read().splitlines() or ["nothing was said"]
+    lines = errors.read().splitlines() or ["no output on stderr"]
     if code in (-9, 137) or any(_OUT_OF_MEMORY.search(line) for line in lines):
         return OutOfMemory()
-    said = {label: text for label, _, text in (line.partition(": ") for line in lines)}
-    hint = said.get("hint", "start accel_train train with the same options to see more")
-    return UserError(said.get("error", f"a run ended with exit code {code}: {lines[-1]}"), hint)
+    reported = {label: text for label, _, text in (line.partition(": ") for line in lines)}
+    hint = reported.get("hint", "run accel_train train with the same options to see more")
+    return UserError(reported.get("error", f"a run ended with exit code {code}: {lines[-1]}"), hint)
 
 
 def _shares(ranks: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the mean share of each phase over the processes."""
+    """Return the mean share of each phase over the ranks."""
     return {name: statistics.mean(times[name] / sum(times.values()) for times in ranks) for name in ranks[0]}
 
 
-def peak_memory(pid: int, over: threading.Event) -> int:
-    """Return the most memory in bytes that a process and its children have had together until it is over.
+def peak_memory(pid: int, done: threading.Event) -> int:
+    """Return the peak memory in bytes of a process and its children together, until `done` is set.
 
-    What they share counts once where the system tells (Linux); to ask for that takes time, so it is asked for only
-    when they have grown.
+    Shared memory counts once on Linux. Asking for that is slow, so it is done only when the resident memory has grown.
     """
     peak, largest = 0, 0.0
-    while not over.wait(_SECONDS_BETWEEN_LOOKS):
+    while not done.wait(_SECONDS_BETWEEN_SAMPLES):
         try:
             parent = psutil.Process(pid)
             tree = [parent, *parent.children(recursive=True)]
             resident = sum(process.memory_info().rss for process in tree)
             if resident > 1.01 * largest:
                 largest = resident
-                peak = max(peak, sum(_own_memory(process.memory_full_info()) for process in tree))
-        except psutil.Error:  # one of them has just ended
+                peak = max(peak, sum(_proportional_memory(process.memory_full_info()) for process in tree))
+        except psutil.Error:  # a process of the tree has just ended
             continue
     return peak
 
 
-def _own_memory(memory: Any) -> int:
+def _proportional_memory(memory: Any) -> int:
     return int(getattr(memory, "pss", memory.rss))

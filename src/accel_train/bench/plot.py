@@ -1,4 +1,4 @@
-"""Draws what a benchmark has found as a PNG."""
+"""Plots the results of a benchmark as a PNG."""
 
 import math
 from collections import defaultdict
@@ -9,8 +9,8 @@ from accel_train.bench.results import Row
 from accel_train.errors import UserError
 
 
-def check_figure(path: Path) -> None:
-    """Refuse a figure that could not be drawn in the end.
+def check_plot(path: Path) -> None:
+    """Check, before anything is measured, that the plot can be written.
 
     Raises:
         UserError: matplotlib is not installed, or the file cannot be written.
@@ -18,26 +18,27 @@ def check_figure(path: Path) -> None:
     if find_spec("matplotlib") is None:
         raise UserError(f"--png {path} needs matplotlib, which is not installed", "pip install 'accel_train[plot]'")
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UserError(f"--png {path} is no file in a folder that exists", "give a file in a folder that exists")
+        raise UserError(f"--png {path} is not a file in an existing folder", "give a file in an existing folder")
 
 
-def draw(path: Path, title: str, rows: list[Row]) -> None:
-    """Draw images/s over the batch size, a line for each device and precision; dashed: the bare loop."""
+def plot(path: Path, title: str, rows: list[Row]) -> None:
+    """Plot images/s against the batch size, one line per device and precision; the bare loop is dashed."""
     from matplotlib.figure import Figure
 
     lines: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.found:
-            lines[f"{row.setting.device}, {row.setting.arithmetic}"].append(row)
+        if row.measurement:
+            lines[f"{row.setting.device}, {row.setting.precision_label}"].append(row)
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot(xscale="log", yscale="log", xlabel="images per batch and process", ylabel="images/s")
     axes.set_title(title, fontsize="medium")
-    for name, found in lines.items():
-        sizes = [row.setting.batch_size for row in found]
-        (line,) = axes.plot(sizes, [row.found.images_per_second for row in found if row.found], "o-", label=name)
-        if found[0].bare_images_per_second:
-            floors = [row.bare_images_per_second or math.nan for row in found]
-            axes.plot(sizes, floors, "x--", color=line.get_color(), label=f"{name}, bare loop")
+    for name, of_line in lines.items():
+        sizes = [row.setting.batch_size for row in of_line]
+        speeds = [row.measurement.images_per_second for row in of_line if row.measurement]
+        (line,) = axes.plot(sizes, speeds, "o-", label=name)
+        if of_line[0].bare_images_per_second:
+            bare = [row.bare_images_per_second or math.nan for row in of_line]
+            axes.plot(sizes, bare, "x--", color=line.get_color(), label=f"{name}, bare loop")
     sizes = sorted({row.setting.batch_size for row in rows})
     axes.set_xticks(sizes, labels=list(map(str, sizes)))
     axes.set_xticks([], minor=True)

@@ -1,4 +1,4 @@
-"""What a benchmark measures: one setting, and what was found."""
+"""The results of a benchmark: a setting, and its measurement or failure."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is to be measured."""
+    """A setting to measure."""
 
     device: str
     batch_size: int
@@ -15,49 +15,50 @@ class Setting:
     compile: bool
     processes: int
     updates: int
-    """To train for."""
+    """Updates to train for."""
 
     @property
     def images(self) -> int:
         return self.batch_size * self.processes * self.updates
 
     @property
-    def arithmetic(self) -> str:
+    def precision_label(self) -> str:
+        """The precision, and whether the model is compiled."""
         return self.precision + "+compile" * self.compile
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Of one training run, or the medians of several."""
+class Measurement:
+    """One training run, or the medians of several."""
 
     images_per_second: float
     """From the second update to the last, all processes."""
     peak_memory_bytes: float
-    """Of all processes together, as seen twice a second; on a GPU, of the tensors of the first one."""
+    """Of all processes together, sampled twice a second; on a GPU, tensors of the first process."""
     seconds_to_first_update: float
-    """Since the command was given."""
+    """Since the start of the command."""
     data_share: float
-    """Of the time of the updates that were profiled; likewise those below."""
+    """Fraction of the time of the profiled updates; likewise below."""
     compute_share: float
     communication_share: float
-    """Others were waited for, and nothing computed."""
+    """Waiting for other processes, without overlapping computation."""
     other_share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was found for a setting, or why nothing was."""
+    """A setting with its measurement, or the reason why there is none."""
 
     setting: Setting
-    found: Found | None
+    measurement: Measurement | None
     bare_images_per_second: float | None = None
-    """Of the bare loop on one batch in memory, where it was asked for."""
+    """Of the bare loop on one batch in memory, if it was measured."""
     ratio_to_bare: float | None = None
-    """Median of those of the single rounds."""
+    """Median of the ratios of the rounds."""
     failure: str | None = None
 
     def as_record(self) -> dict[str, Any]:
         """Return the JSON object of the row, numbers unrounded."""
-        found = asdict(self.found) if self.found else {}
-        ratio = {"bare_images_per_second": self.bare_images_per_second, "ratio_to_bare": self.ratio_to_bare}
-        return {"kind": "bench", **asdict(self.setting), **found, **ratio, "failure": self.failure}
+        measurement = asdict(self.measurement) if self.measurement else {}
+        bare = {"bare_images_per_second": self.bare_images_per_second, "ratio_to_bare": self.ratio_to_bare}
+        return {"kind": "bench", **asdict(self.setting), **measurement, **bare, "failure": self.failure}

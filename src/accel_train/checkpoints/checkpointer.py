@@ -1,4 +1,4 @@
-"""Saves the state of a run in the background from a copy, and loads it."""
+"""Saves the state of a run asynchronously, from a copy on the CPU, and loads it."""
 
 import json
 import shutil
@@ -15,39 +15,40 @@ from torch import Tensor, nn
 
 from accel_train.checkpoints import store
 from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
-from accel_train.distributed.strategies import fsdp2 as sharding
+from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import LocalError, UserError
 from accel_train.system.atomic_files import write_file
-from accel_train.training.ema import WeightAverage
-from accel_train.training.state import Position
+from accel_train.training.ema import Ema
+from accel_train.training.state import TrainingState
 
 _STATE, _TENSORS = "state.json", "tensors"
 _FORMAT = 1
-_MODEL, _OPTIMIZER, _AVERAGE = "model.", "optimizer.", "average."
+_MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "average."
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What changes as a run goes on: its live tensors, named alike for every number of processes and strategy."""
+class TrainedTensors:
+    """The tensors that training changes, under names that depend neither on the number of processes nor strategy."""
 
     model: nn.Module
-    """As it is without what Accelerate put around it."""
+    """Without wrappers."""
     optimizer: torch.optim.Optimizer
-    average: WeightAverage | None
+    ema: Ema | None
+    strategy: Strategy
 
-    def tensors(self) -> dict[str, Tensor]:
+    def by_name(self) -> dict[str, Tensor]:
         """Return all tensors by name, not copied."""
         named = {_MODEL + name: tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             for slot, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     named[f"{_OPTIMIZER}{name}.{slot}"] = value
-        if self.average is not None:
-            named |= {_AVERAGE + name: tensor for name, tensor in self.average.tensors().items()}
+        if self.ema is not None:
+            named |= {_EMA + name: tensor for name, tensor in self.ema.tensors().items()}
         return named
 
-    def make_room(self, names: dict[str, Any]) -> None:
-        """Give the optimizer, which makes its tensors with the first update, those of a checkpoint's metadata."""
+    def allocate_optimizer_state(self, names: dict[str, Any]) -> None:
+        """Allocate the optimizer's tensors by a checkpoint's metadata; torch would only with the first update."""
         for name, parameter in self.model.named_parameters():
             prefix = f"{_OPTIMIZER}{name}."
             for slot in (key.removeprefix(prefix) for key in names if key.startswith(prefix)):
@@ -60,11 +61,11 @@ class Trained:
                 )
 
 
-class Checkpoints:
-    """The checkpoints of a run, and the one thread in which a process writes, in the order that it is asked to."""
+class Checkpointer:
+    """Writes the checkpoints of a run from one thread, in the order of the calls."""
 
-    def __init__(self, folder: Path, trained: Trained, *, group: Any, rank: int, keep: int) -> None:
-        """`group` is of the processes that each write their part, for nothing else; None if rank 0 writes all."""
+    def __init__(self, folder: Path, trained: TrainedTensors, *, group: Any, rank: int, keep: int) -> None:
+        """`group` is used by nothing else and holds the processes that write; None if rank 0 writes all."""
         self._folder = folder
         self._trained = trained
         self._group = group
@@ -75,36 +76,36 @@ class Checkpoints:
         self._pending: list[Future[int | None]] = []
         self._last_save: Future[int | None] | None = None
 
-    def save(self, position: Position, facts: dict[str, Any]) -> None:
-        """Collective: copy the state and have it written; waits for the one before to be committed.
+    def save(self, state: TrainingState, extra: dict[str, Any]) -> None:
+        """Collective: copy the tensors and write them asynchronously; waits until the previous save is committed.
 
-        `facts` are further JSON values to be kept with the position.
+        `extra` holds further JSON values to store with the state.
         """
         if not self._writes:
             return
         if self._last_save is not None:
-            self._last_save.exception()  # waits, not to hold two copies; :meth:`committed` raises what went wrong
-        staged = {name: sharding.copy(tensor) for name, tensor in self._trained.tensors().items()}
-        record = {"format": _FORMAT, "position": position.as_record(), **facts}
-        best = position.best.update if position.best else None
-        self._last_save = self._thread.submit(self._write, staged, position.update, record, best)
+            self._last_save.exception()  # wait: do not hold two copies; :meth:`committed` raises its error
+        copies = {name: self._trained.strategy.cpu_copy(tensor) for name, tensor in self._trained.by_name().items()}
+        record = {"format": _FORMAT, "position": state.as_record(), **extra}
+        best = state.best.update if state.best else None
+        self._last_save = self._thread.submit(self._write, copies, state.update, record, best)
         self._pending.append(self._last_save)
 
     def save_weights(self, weights: dict[str, Tensor], path: Path) -> None:
-        """Have whole weights on the CPU written by rank 0 as one file that plain torch loads."""
+        """Let rank 0 write unsharded weights on the CPU to a file that plain torch loads."""
         if self._commits:
             self._pending.append(self._thread.submit(_write_weights, weights, path))
 
     @property
     def pending(self) -> bool:
-        """Whether something that was to be saved is not known to be committed."""
+        """True if a save is not known to be committed."""
         return bool(self._pending)
 
     def committed(self, wait: bool = False) -> list[int]:
-        """Return the updates whose checkpoints were committed since last asked.
+        """Return the updates of the checkpoints committed since the last call.
 
         Raises:
-            LocalError: one could not be.
+            LocalError: a file could not be written.
         """
         done = [future for future in self._pending if wait or future.done()]
         self._pending = [future for future in self._pending if future not in done]
@@ -113,14 +114,14 @@ class Checkpoints:
         except OSError as error:
             raise LocalError(
                 f"cannot save in {self._folder}: {error.strerror or error}",
-                "make room, and start the same command again: it goes on from the last checkpoint, which is whole",
+                "free some space and start the same command again: it resumes from the last checkpoint",
             ) from None
 
     def close(self) -> None:
-        """Let the thread end, once it has written what was asked for."""
+        """Wait for all writes, then end the thread."""
         self._thread.shutdown()
 
-    def _write(self, staged: dict[str, Any], update: int, record: dict[str, Any], best: int | None) -> int | None:
+    def _write(self, copies: dict[str, Any], update: int, record: dict[str, Any], best: int | None) -> int | None:
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save
@@ -128,8 +129,8 @@ class Checkpoints:
         partial = store.begin(self._folder / CHECKPOINTS, update, record["nonce"])
         try:
             writer = HuggingFaceStorageWriter(str(partial / _TENSORS), save_distributed=True)
-            with warnings.catch_warnings(action="ignore"):  # that nothing is distributed is what we ask for
-                save(staged, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
+            with warnings.catch_warnings(action="ignore"):  # torch warns that nothing is distributed, as intended
+                save(copies, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
             if not self._commits:
                 return None
             (partial / _STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -138,17 +139,17 @@ class Checkpoints:
             store.commit(partial)
             store.prune(self._folder / CHECKPOINTS, self._keep, {best, update})
         except BaseException as error:
-            if self._commits:  # else rank 0 may be about to commit what it finds there
+            if self._commits:  # on other ranks: rank 0 may be about to commit the folder
                 shutil.rmtree(partial, ignore_errors=True)
             if isinstance(error, CheckpointException):
-                cause, _ = next(iter(error.failures.values()))  # such as an OSError: the disk is full
+                cause, _ = next(iter(error.failures.values()))  # such as an OSError: disk full
                 raise cause from None
             raise
         return update
 
 
-def read_state(checkpoint: Path) -> tuple[Position, dict[str, Any]]:
-    """Read the position of a checkpoint that was verified, and the facts kept with it.
+def read_state(checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
+    """Read the state of a verified checkpoint, and the record that holds it.
 
     Raises:
         UserError: a newer version wrote it.
@@ -158,14 +159,14 @@ def read_state(checkpoint: Path) -> tuple[Position, dict[str, Any]]:
         raise UserError(
             f"{checkpoint} has format {record['format']}, this version reads {_FORMAT}", "update accel_train"
         )
-    return Position.from_record(record["position"]), record
+    return TrainingState.from_record(record["position"]), record
 
 
-def load_tensors(checkpoint: Path, trained: Trained) -> None:
-    """Load the tensors of a checkpoint into the live ones: each process its own part, whoever wrote them.
+def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
+    """Load the tensors of a checkpoint in place: each process its own part, whichever processes wrote them.
 
     Raises:
-        UserError: they are not those of this model and optimizer.
+        UserError: they do not fit this model and optimizer.
     """
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
@@ -173,8 +174,8 @@ def load_tensors(checkpoint: Path, trained: Trained) -> None:
     reader = HuggingFaceStorageReader(str(checkpoint / _TENSORS))
     stored = reader.read_metadata().state_dict_metadata
     trained.optimizer.state.clear()
-    trained.make_room(stored)
-    tensors = trained.tensors()
+    trained.allocate_optimizer_state(stored)
+    tensors = trained.by_name()
     if different := tensors.keys() ^ stored.keys():
         name = min(different)
         raise UserError(
@@ -185,7 +186,7 @@ def load_tensors(checkpoint: Path, trained: Trained) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights that a run leaves.
+    """Read the exported weights of a run.
 
     Raises:
         UserError: there is no such file, or it is damaged.

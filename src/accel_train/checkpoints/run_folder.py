@@ -1,4 +1,4 @@
-"""Names, makes, writes and reads the folder of a run."""
+"""The folder of a run: its name, its files and the description of its model."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import write_file
+from accel_train.system.atomic_files import PARTIAL, write_file
 
 CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
 PROFILE = "profile"
@@ -21,67 +21,67 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Description:
-    """What must be known of a model to use its weights."""
+    """Everything needed to use the weights of a model."""
 
     model: str
     classes: tuple[str, ...]
     channels: int
-    """That the model takes."""
+    """Input channels of the model."""
     data_channels: int
-    """Of the images; fewer than `channels` means that grey is repeated."""
+    """Channels of the images; fewer than `channels` if grey images are repeated."""
     data_size: int
     image_size: int
-    """Height and width that the model sees, pixels."""
+    """Height and width of the model's input, pixels."""
     mean: tuple[float, ...]
-    """Of each channel of the images, as a share of full white; likewise `std`."""
+    """Mean of each channel of the images, as a fraction of full white; likewise `std`."""
     std: tuple[float, ...]
     matches: tuple[str, ...]
-    """How images and model were made to fit each other, a sentence each."""
+    """How images and model were adapted to each other, one sentence each."""
 
 
-def check_place(folder: Path) -> Path:
-    """Return the folder if a run can write there, without making it.
+def check_destination(folder: Path) -> Path:
+    """Return the folder if a run can write there, without creating it.
 
     Raises:
-        UserError: it cannot, or the folder holds something that no run of ours has left.
+        UserError: a run cannot write there, or the folder contains a file that is not a run's.
     """
     try:
         nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        strange = [e.name for e in folder.iterdir() if not _is_ours(e.name)] if folder.is_dir() else []
+        foreign = [e.name for e in folder.iterdir() if not _is_ours(e.name)] if folder.is_dir() else []
     except PermissionError as error:
         raise UserError(
-            f"cannot look at the run folder {folder}: no permission for {error.filename}", "give another --output"
+            f"cannot read the run folder {folder}: no permission for {error.filename}", "give another --output"
         ) from None
     if nearest == folder and not folder.is_dir():
         raise UserError(f"--output {folder} is a file", "give a folder")
     if not nearest.is_dir():
-        raise UserError(f"cannot make the run folder {folder}: {nearest} is a file", "give another --output")
-    if strange:
+        raise UserError(f"cannot create the run folder {folder}: {nearest} is a file", "give another --output")
+    if foreign:
         raise UserError(
-            f"--output {folder} is not empty, and {min(strange)} in it is no run's", "give a new or empty folder"
+            f"--output {folder} is not empty: {min(foreign)} does not belong to a run", "give a new or empty folder"
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write the run folder {folder}: no permission in {nearest}", "give another --output")
+        raise UserError(f"cannot write to the run folder {folder}: no permission in {nearest}", "give another --output")
     return folder
 
 
-def holds_a_run(folder: Path) -> bool:
-    """Tell whether a run has begun in a folder: its config is the first file that it writes."""
+def contains_run(folder: Path) -> bool:
+    """Return whether a run has started in a folder: it writes its config before it trains."""
     return (folder / CONFIG).is_file()
 
 
 def weights_file(path: Path) -> Path:
-    """Return the file of a run's last weights; a path that is no folder is itself such a file."""
+    """Return the file of a run's last weights, given its folder or that file."""
     return path / WEIGHTS["last"] if path.is_dir() else path
 
 
 def is_finished(folder: Path) -> bool:
-    """Tell whether the run in a folder has come to its end: its last weights are the last file that it writes."""
+    """Return whether the run in a folder has finished: it writes its last weights at the end."""
     return (folder / WEIGHTS["last"]).is_file()
 
 
 def numbered(name: str) -> tuple[Path | None, Path]:
-    """Return the latest folder under runs/ of this name, if there is one, and the next free one."""
+    """Return the latest numbered folder of this name under runs/, if any, and the next free one."""
     number = 1
     while (folder := Path("runs") / f"{name}_{number:03d}").exists():
         number += 1
@@ -90,30 +90,37 @@ def numbered(name: str) -> tuple[Path | None, Path]:
 
 def _is_ours(name: str) -> bool:
     own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, PROFILE, *WEIGHTS.values())
-    return name in own or name.startswith(".tmp_")
+    return name in own or name.startswith(PARTIAL)
 
 
 def make(folder: Path) -> None:
-    """Make the folder, unless another process of the run has.
+    """Create the folder unless another process of the run has.
 
     Raises:
-        UserError: the system refuses.
+        UserError: the folder cannot be created.
     """
     try:
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the run folder {folder}: {error.strerror}", "give another --output") from None
+        raise UserError(f"cannot create the run folder {folder}: {error.strerror}", "give another --output") from None
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config values as YAML and JSON store them: a path as a string, a tuple as a list."""
+    return {
+        name: str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+    }
 
 
 def config_text(values: Mapping[str, Any], origins: Mapping[str, str], placement: frozenset[str]) -> str:
-    """Return a config as YAML, each value's origin behind it.
+    """Return a config as YAML, with the origin of each value as a comment.
 
-    What only places the run on hardware is a comment, so that the file describes the same run anywhere.
+    Fields in `placement` are comments too, so that the file starts the same run on any hardware.
     """
     lines = ["# Start this run again, on any hardware: accel_train train --config FILE"]
-    for name, value in values.items():
-        plain = str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
-        style = '"' if len(str(plain).splitlines()) > 1 else None  # the only one that keeps to its line
+    for name, plain in plain_values(values).items():
+        style = '"' if len(str(plain).splitlines()) > 1 else None  # the only style that stays on one line
         listed = yaml.safe_dump([plain], default_flow_style=True, default_style=style, allow_unicode=True, width=10_000)
         text = listed.strip()[1:-1]
         lines.append(f"{'# ' if name in placement else ''}{name}: {text}  # {origins.get(name, 'default')}")
@@ -121,7 +128,7 @@ def config_text(values: Mapping[str, Any], origins: Mapping[str, str], placement
 
 
 def write(folder: Path, config: str, description: Description) -> None:
-    """Write what identifies the run; a name that is no UTF-8 is escaped, and JSON reads it back as it was."""
+    """Write the description and the config; escape names that are not UTF-8, which JSON restores."""
     record = {"format": _FORMAT, **asdict(description)}
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     write_file(folder / DESCRIPTION, text.encode("utf-8", errors="backslashreplace"))
@@ -129,10 +136,10 @@ def write(folder: Path, config: str, description: Description) -> None:
 
 
 def read_description(folder: Path) -> Description:
-    """Read what identifies a run's model.
+    """Read the description of a run's model.
 
     Raises:
-        UserError: the folder is no run's, or of a newer version.
+        UserError: the folder is not a run's, or the file is damaged or of a newer version.
     """
     path = folder / DESCRIPTION
     try:

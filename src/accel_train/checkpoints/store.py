@@ -1,4 +1,4 @@
-"""Commits, verifies, finds and prunes the folders of checkpoints: plain files, nothing of tensors."""
+"""Commits, verifies, finds and prunes checkpoint folders; knows files, not tensors."""
 
 import hashlib
 import json
@@ -11,11 +11,11 @@ from accel_train.system.atomic_files import PARTIAL, sync
 MANIFEST = "MANIFEST.json"
 _FORMAT = 1
 _NAME = "update_"
-_ASIDE = "set_aside_"
+_SET_ASIDE = "set_aside_"
 
 
 def begin(checkpoints: Path, update: int, nonce: str) -> Path:
-    """Make and return the folder that all processes of a run write a checkpoint into; `nonce` is the run's."""
+    """Create and return the folder to which all processes of a run write a checkpoint; `nonce` is the run's."""
     partial = checkpoints / f"{PARTIAL}{_NAME}{update:06d}_{nonce}"
     partial.mkdir(parents=True, exist_ok=True)
     sync(checkpoints.parent)
@@ -23,9 +23,9 @@ def begin(checkpoints: Path, update: int, nonce: str) -> Path:
 
 
 def commit(partial: Path) -> Path:
-    """Make a folder of :func:`begin` a checkpoint, at one instant, and return its path.
+    """Turn a folder of :func:`begin` into a checkpoint atomically, and return its path.
 
-    A whole one of the same update stays: it holds the same, as runs are deterministic. A damaged one goes.
+    A valid checkpoint of the same update is kept: runs are deterministic, so both are equal. A damaged one is replaced.
     """
     final = partial.with_name(_NAME + partial.name.removeprefix(PARTIAL + _NAME).partition("_")[0])
     try:
@@ -36,7 +36,7 @@ def commit(partial: Path) -> Path:
             shutil.rmtree(partial)
         else:
             partial.rename(final)
-        sync(final.parent)  # also for one that stays: its run may have been killed before it came to that
+        sync(final.parent)  # also if it was kept: its run may have been killed before this line
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -44,7 +44,7 @@ def commit(partial: Path) -> Path:
 
 
 def problem(checkpoint: Path) -> str | None:
-    """Return what is wrong with a checkpoint, naming the file, or None if it is whole."""
+    """Return what is wrong with which file of a checkpoint, or None if it is valid."""
     try:
         record = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         written, expected = record["format"], dict(record["files"])
@@ -56,17 +56,17 @@ def problem(checkpoint: Path) -> str | None:
         return f"{MANIFEST} is damaged"
     if written != _FORMAT:
         return f"{MANIFEST} has format {written}, this version reads {_FORMAT}"
-    there = _files(checkpoint)
-    if unknown := there.keys() - expected.keys():  # it could be loaded
+    found = _files(checkpoint)
+    if unknown := found.keys() - expected.keys():  # a file that is not verified could be loaded
         return f"{min(unknown)} is not in {MANIFEST}"
-    differences = (_difference(name, there.get(name), facts) for name, facts in expected.items())
+    differences = (_difference(name, found.get(name), entry) for name, entry in expected.items())
     return next(filter(None, differences), None)
 
 
-def newest_whole(checkpoints: Path) -> tuple[Path | None, list[str]]:
-    """Return the newest checkpoint that is whole, and a sentence for each newer one that is not."""
+def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
+    """Return the newest valid checkpoint, None if there is none, and a sentence for each newer, damaged one."""
     problems: list[str] = []
-    for checkpoint in reversed(_all(checkpoints)):
+    for checkpoint in reversed(_by_update(checkpoints)):
         reason = problem(checkpoint)
         if reason is None:
             return checkpoint, problems
@@ -75,42 +75,42 @@ def newest_whole(checkpoints: Path) -> tuple[Path | None, list[str]]:
 
 
 def update_of(checkpoint: Path) -> int:
-    """Return how many updates were done when a checkpoint was made."""
+    """Return the number of updates before a checkpoint."""
     return int(checkpoint.name.removeprefix(_NAME))
 
 
 def prune(checkpoints: Path, keep: int, also: Container[int | None]) -> None:
-    """Remove all but the `keep` newest checkpoints, at least one, and those of the updates in `also`."""
-    for checkpoint in _all(checkpoints)[:-keep]:
+    """Remove all checkpoints except the `keep` newest, at least one, and those of the updates in `also`."""
+    for checkpoint in _by_update(checkpoints)[:-keep]:
         if update_of(checkpoint) not in also:
             _remove(checkpoint)
 
 
-def set_aside(checkpoints: Path, last: Path) -> None:
-    """Keep a run that goes back to the checkpoint `last` of its own from meeting later ones, which are not its own.
+def set_aside_newer(checkpoints: Path, last: Path) -> None:
+    """Rename checkpoints newer than `last`, so that a rewound run does not resume from them.
 
-    They stay, under names that are no checkpoint's; an update set aside before goes.
+    A checkpoint of the same update that was set aside before is replaced. Does nothing if `last` is another run's.
     """
     if last.parent.exists() and checkpoints.exists() and last.parent.samefile(checkpoints):
-        for checkpoint in _all(checkpoints):
+        for checkpoint in _by_update(checkpoints):
             if update_of(checkpoint) > update_of(last):
-                aside = checkpoint.with_name(f"{_ASIDE}{checkpoint.name}")
+                aside = checkpoint.with_name(f"{_SET_ASIDE}{checkpoint.name}")
                 shutil.rmtree(aside, ignore_errors=True)
                 checkpoint.rename(aside)
         sync(checkpoints)
 
 
 def _seal(partial: Path) -> None:
-    """Write the manifest of a folder, and bring all of it to the disk."""
-    files = {name: _facts(path) for name, path in sorted(_files(partial).items())}
-    text = json.dumps({"format": _FORMAT, "files": files}, indent=1)  # ends in }: any shorter text is no JSON
+    """Write the manifest of a folder and flush the whole folder to disk."""
+    files = {name: _entry(path) for name, path in sorted(_files(partial).items())}
+    text = json.dumps({"format": _FORMAT, "files": files}, indent=1)  # ends in }: truncated, it is no valid JSON
     (partial / MANIFEST).write_text(text, encoding="utf-8")
     for path in (*partial.rglob("*"), partial):
         sync(path)
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Return all that could be read from a folder, by relative POSIX path, apart from its manifest."""
+    """Return all files and links of a folder by relative POSIX path, excluding its manifest."""
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return {name: path for path in found if (name := path.relative_to(folder).as_posix()) != MANIFEST}
 
@@ -119,30 +119,32 @@ def _difference(name: str, path: Path | None, expected: dict[str, str | int]) ->
     if path is None:
         return f"{name} is missing"
     try:
-        facts = _facts(path)
+        entry = _entry(path)
     except OSError as error:
         return f"{name}: {error.strerror}"
-    if facts == expected:
+    if entry == expected:
         return None
-    if facts["bytes"] != expected.get("bytes"):
-        return f"{name} has {facts['bytes']} bytes instead of {expected.get('bytes')}"
+    if entry["bytes"] != expected.get("bytes"):
+        return f"{name} has {entry['bytes']} bytes instead of {expected.get('bytes')}"
     return f"{name}: sha256 differs"
 
 
-def _facts(path: Path) -> dict[str, str | int]:
+def _entry(path: Path) -> dict[str, str | int]:
+    """Return the manifest's entry of a file."""
     with path.open("rb") as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.tell()}
 
 
-def _all(checkpoints: Path) -> list[Path]:
+def _by_update(checkpoints: Path) -> list[Path]:
+    """Return all checkpoints, valid or not, the oldest first."""
     found = (path for path in checkpoints.glob(f"{_NAME}*") if path.is_dir())
     return sorted((path for path in found if path.name.removeprefix(_NAME).isdecimal()), key=update_of)
 
 
 def _remove(checkpoint: Path) -> None:
-    """Remove a checkpoint; half removed it must not be taken for a damaged one."""
+    """Remove a checkpoint; rename it first, so that a partly removed one is not reported as damaged."""
     doomed = checkpoint.with_name(f"{PARTIAL}removed_{checkpoint.name}")
     shutil.rmtree(doomed, ignore_errors=True)
     checkpoint.rename(doomed)
     sync(checkpoint.parent)
-    shutil.rmtree(doomed, ignore_errors=True)  # NFS keeps files that are open; :func:`clean` removes them later
+    shutil.rmtree(doomed, ignore_errors=True)  # NFS keeps open files; `clean` removes them later

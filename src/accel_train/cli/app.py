@@ -1,13 +1,11 @@
-"""Registers the commands, and turns what goes wrong into one error line and one hint line."""
+"""Registers the commands, and reports an error as one error line and one hint line."""
 
 import errno
 import logging
-import multiprocessing
-import os
 import sys
 import time
 from contextlib import suppress
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 import typer.core
@@ -22,10 +20,12 @@ from accel_train.distributed.environment import launched, launched_rank, launche
 from accel_train.distributed.launcher import USERS_MISTAKE
 from accel_train.errors import UserError
 from accel_train.loggers.text import prepare_streams, printable
-from accel_train.system.signals import Interruption
+from accel_train.system.process import exit_at_once
+from accel_train.system.signals import StopSignals
 
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
-_PEER_LOST = ("gloo/transport", "ncclRemoteError", "Connection reset by peer")  # in what torch 2.14 raises then
+_PEER_LOST = ("gloo/transport", "ncclRemoteError", "Connection reset by peer")
+"""Parts of the messages that torch 2.14 raises when another rank has died."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     help="Train image classifiers: the same run on one CPU or on many GPUs.",
 )
-app.command()(train)
+app.command(epilog="`accel_train train --help-all` shows all options.")(train)
 app.command()(evaluate)
 app.command()(bench)
 app.command()(pack)
@@ -47,70 +47,64 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 2 for a user's mistake, 1 for one of ours.
+    """Run the command line and exit with its code: 2 for a user's mistake, 1 for a bug.
 
-    Commands find the process's Interruption at `obj` of their context.
+    Commands find the process's StopSignals in `obj` of their context.
     """
     prepare_streams()
-    _leave(_run(Interruption(rank=launched_rank(), launcher=launcher_pid())))
+    code = _run(StopSignals(rank=launched_rank(), launcher=launcher_pid()).listen())
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # its reader may be gone
+            stream.flush()
+    exit_at_once(code)
 
 
-def _run(interruption: Interruption) -> int:
+def _run(signals: StopSignals) -> int:
     try:
-        return int(app(prog_name="accel_train", standalone_mode=False, obj=interruption) or 0)
+        return int(app(prog_name="accel_train", standalone_mode=False, obj=signals) or 0)
     except Exception as error:
         if "--debug" in sys.argv and not isinstance(error, typer.TyperException):
             raise
         return _explain(error)
 
 
-def _leave(code: int) -> NoReturn:
-    """End at once: to take torch apart costs the interpreter more than a second, in which it may abort (2.14)."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # nobody reads any more
-            stream.flush()
-    for worker in multiprocessing.active_children():
-        worker.terminate()
-    os._exit(code)
-
-
 def _explain(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
-        if message := error.format_message():  # empty where no command was given: the help has been shown
-            _say(*_usage(error, message))
+        if message := error.format_message():  # empty if no command was given: the help has been printed
+            _print_error(*_usage(error, message))
         return USERS_MISTAKE
     if isinstance(error, UserError):
         if error.everywhere and local_rank() > 0:
-            # Rank 0 of this machine says the same; a launcher ends all when the first of them is gone.
+            # Local rank 0 reports the same error; a launcher would kill it as soon as another rank exits.
             time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
         else:
-            _say(error.message, error.hint)
+            _print_error(error.message, error.hint)
         return USERS_MISTAKE
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        _say(
+        _print_error(
             f"cannot write {error.filename or 'a file of the run'}: {error.strerror}",
-            "make room, and start the same command again: it goes on from the last checkpoint, which is whole",
+            "free some space and start the same command again: it resumes from the last checkpoint",
         )
         return USERS_MISTAKE
     if launched() and any(words in str(error) for words in _PEER_LOST):
-        sys.stderr.write(f"rank {launched_rank()} stops, because another process of the run has ended\n")
+        sys.stderr.write(f"rank {launched_rank()} exiting: another rank died\n")
         return 1
-    _say(f"{type(error).__name__}: {error}", "accel_train --debug … shows where; please report it")
+    _print_error(f"{type(error).__name__}: {error}", "accel_train --debug … prints the traceback; please report it")
     return 1
 
 
 def _usage(error: typer.TyperException, message: str) -> tuple[str, str]:
-    """Return message and hint for an argument that cannot be read, which Typer names without its value."""
+    """Return message and hint for an invalid argument, with its value, which Typer's message leaves out."""
     possibilities = getattr(error, "possibilities", None)
     if possibilities:
         return message.partition(" (Possible")[0], f"did you mean {' or '.join(possibilities)}?"
@@ -123,7 +117,7 @@ def _usage(error: typer.TyperException, message: str) -> tuple[str, str]:
     return message, f"see {context.command_path if context else 'accel_train train'} --help"
 
 
-def _say(message: str, hint: str) -> None:
+def _print_error(message: str, hint: str) -> None:
     lines = (f"{label}: {' '.join(printable(text).split())}" for label, text in (("error", message), ("hint", hint)))
     sys.stderr.write("".join(line + "\n" for line in lines))
     sys.stderr.flush()

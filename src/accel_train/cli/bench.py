@@ -8,60 +8,64 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import typer
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from accel_train.bench.results import Row, Setting
 from accel_train.cli.options import with_options
-from accel_train.config.options import Augmentation, Config, Device, Precision
+from accel_train.config.fields import Augmentation, Config, Device, Precision
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 _IMAGES = 8_192
-_FEWEST_UPDATES = 40
+_MIN_UPDATES = 40
 
-Json = Annotated[bool, typer.Option("--json", help="A JSON line for each row, as soon as it is there.")]
-Png = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Draw it too; needs matplotlib.")]
+Json = Annotated[bool, typer.Option("--json", help="Print each row as a JSON line as soon as it is measured.")]
+Png = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Also plot the rows; needs matplotlib.")]
 
 
 class BenchConfig(Config):
-    """What is measured: every batch size on every device in every precision."""
+    """The settings to measure: every batch size on every device in every precision."""
 
-    batch_sizes: str = Field("4,64,256", description="Images per process and update.")
-    devices: str | None = Field(None, description="As cpu,cuda. Unset: cpu, and the accelerator if there is one.")
-    precisions: str = Field("fp32", description="As fp32,bf16.")
-    compile: bool = Field(False, description="Measure the compiled model as well.")
-    model: str = Field("cnn", description="As for train.")
-    data: str | None = Field(
-        None, description="As for train. Unset: synthetic images of 1 × 28 × 28, like FashionMNIST's."
-    )
-    augment: Augmentation = Field("none", description="As for train.")
-    updates: int | None = Field(
-        None,
-        ge=30,
-        description=f"To train for. Unset: {_IMAGES:,} images, but no fewer than {_FEWEST_UPDATES} updates.",
-    )
-    processes: int = Field(1, ge=1, description="Of each run, on this machine.")
-    against: Literal["bare"] | None = Field(
-        None, description="bare: by turns with a bare loop on one batch in memory; adds the ratio."
-    )
-    rounds: int = Field(1, ge=1, description="Turns of each setting; medians are shown.")
+    batch_sizes: str = "4,64,256"
+    """Images per process per update, comma-separated."""
+    devices: str | None = None
+    """Devices, such as cpu,cuda. Default: cpu, and the accelerator if there is one."""
+    precisions: str = "fp32"
+    """Precisions, such as fp32,bf16."""
+    compile: bool = False
+    """Also measure the compiled model."""
+    model: str = "cnn"
+    """Model, as for train."""
+    data: str | None = None
+    """Data, as for train. Default: synthetic images of 1 × 28 × 28, the size of FashionMNIST's."""
+    augment: Augmentation = "none"
+    """Augmentation, as for train."""
+    updates: int | None = Field(None, ge=30)
+    """Updates per run. Default: enough for 8,192 images, at least 40."""
+    processes: PositiveInt = 1
+    """Processes per run, on this machine."""
+    against: Literal["bare"] | None = None
+    """bare: alternate with a bare loop on one batch in memory, and show the ratio."""
+    rounds: PositiveInt = 1
+    """Runs per setting; medians are shown."""
 
 
 @with_options(BenchConfig)
 def bench(config: BenchConfig, origins: dict[str, str], json: Json = False, png: Png = None) -> None:
-    """Measure images/s, memory, start-up and where the time goes, over batch sizes, devices and precisions."""
+    """Measure images/s, memory, start-up and time per phase by batch size, device and precision."""
     settings = _settings(config)
     if png:
-        from accel_train.bench.plot import check_figure
+        from accel_train.bench.plot import check_plot
 
-        check_figure(png)
+        check_plot(png)
     data = config.data or f"synthetic:{max(setting.images for setting in settings)},1,28,28,10"
-    title = f"{config.model} on {data}, {config.processes} process{'es' * (config.processes > 1)}"
+    title = f"{config.model} on {data}, {quantity(config.processes, 'process', 'processes')}"
     measured = _measure(config, data, settings)
     rows = _print_records(measured) if json else _show_table(title, measured)
     if png:
-        from accel_train.bench.plot import draw
+        from accel_train.bench.plot import plot
 
-        draw(png, title, rows)
+        plot(png, title, rows)
 
 
 def _settings(config: BenchConfig) -> list[Setting]:
@@ -75,18 +79,18 @@ def _settings(config: BenchConfig) -> list[Setting]:
             precision=precision,
             compile=compile,
             processes=config.processes,
-            updates=config.updates or max(_FEWEST_UPDATES, _IMAGES // (size * config.processes)),
+            updates=config.updates or max(_MIN_UPDATES, _IMAGES // (size * config.processes)),
         )
         for device, precision, compile, size in itertools.product(_devices(config.devices), precisions, compiled, sizes)
     ]
 
 
 def _measure(config: BenchConfig, data: str, settings: list[Setting]) -> Iterator[Row]:
-    from accel_train.bench.measure import Work, measure
+    from accel_train.bench.measure import Workload, measure
 
-    work = Work(data, config.model, config.augment)
+    workload = Workload(data, config.model, config.augment)
     for setting in settings:
-        yield measure(work, setting, against_bare=config.against is not None, rounds=config.rounds)
+        yield measure(workload, setting, against_bare=config.against is not None, rounds=config.rounds)
 
 
 def _print_records(measured: Iterator[Row]) -> list[Row]:

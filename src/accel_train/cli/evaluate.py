@@ -13,10 +13,10 @@ from accel_train.distributed.environment import launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.events import as_record
 from accel_train.loggers.text import printable
-from accel_train.system.process import no_garbage
+from accel_train.system.process import without_gc
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that has ended.")]
-Json = Annotated[bool, typer.Option("--json", help="The result as one JSON line on stdout.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line on stdout.")]
 
 
 @with_options(EvaluateConfig)
@@ -26,14 +26,10 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
 
-    with no_garbage():
-        from accel_train.distributed import accelerator as distributed
-        from accel_train.run.evaluate import evaluate_run
+    with without_gc():
+        from accel_train.run.evaluate import evaluate as evaluate_run
 
-    try:
-        found = evaluate_run(run, config)
-    finally:
-        distributed.stop()
+    found = evaluate_run(run, config)
     if launched_rank() > 0:
         return
     for note in found.notes:

@@ -12,8 +12,8 @@ import typer
 
 from accel_train.distributed.environment import available_cores
 from accel_train.loggers.text import printable, quantity
-from accel_train.system.process import no_garbage
-from accel_train.system.signals import Interruption
+from accel_train.system.process import without_gc
+from accel_train.system.signals import StopSignals
 
 if TYPE_CHECKING:
     from accel_train.data.packing.pack import Packing
@@ -21,71 +21,74 @@ if TYPE_CHECKING:
 Source = Annotated[
     Path, typer.Argument(metavar="SRC", help="Folder of pictures: CLASS/… or train/CLASS/… and val/CLASS/….")
 ]
-Destination = Annotated[Path, typer.Argument(metavar="DST", help="Folder to pack to, for train --data DST.")]
-Side = Annotated[int, typer.Option(min=1, help="Pixels of a picture's shorter side; smaller ones stay as they are.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes that decode. Unset: one for each core.")]
+Destination = Annotated[Path, typer.Argument(metavar="DST", help="Packed folder, for train --data DST.")]
+Side = Annotated[
+    int,
+    typer.Option(
+        min=1, show_default=False, help="Shorter side in pixels; smaller pictures keep their size. Default: 256."
+    ),
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes that decode. Default: one per core.")]
 
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-class Show(Protocol):
+class ShowProgress(Protocol):
     def __call__(self, done: int) -> None:
-        """Show how many pictures are done."""
+        """Show the number of pictures done."""
         ...
 
 
 def pack(
     context: typer.Context, source: Source, destination: Destination, side: Side = 256, workers: Workers = None
 ) -> None:
-    """Decode a folder of pictures once, make them smaller and store them so that training reads them at once."""
-    with no_garbage():
+    """Decode and shrink a folder of pictures once, so that training reads them without decoding."""
+    with without_gc():
         from accel_train.data.packing.pack import ShardDone, begin
         from accel_train.data.packing.pack import pack as pack_shards
 
-    interruption: Interruption = context.obj
+    signals: StopSignals = context.obj
     packing = begin(source, destination, side)
     if packing.note:
         typer.echo(f"note: {printable(packing.note)}")
     pictures = sum(map(len, packing.pictures.values()))
     typer.echo(_plan(packing, source, pictures))
     done, shards, verified = 0, 0, 0
-    interruption.training_began()  # what is whole stays: a signal need not end this at once
+    signals.training_began()  # finished shards are kept: a signal need not end this at once
     with _progress(pictures) as show:
-        for fact in pack_shards(packing, workers or available_cores()):
-            if isinstance(fact, ShardDone):
-                shards, verified = shards + 1, verified + fact.was_there
+        for event in pack_shards(packing, workers or available_cores()):
+            if isinstance(event, ShardDone):
+                shards, verified = shards + 1, verified + event.was_there
             else:
-                done += fact
+                done += event
                 show(done)
-            if interruption.reason:
+            if signals.reason:
                 break
-    if interruption.reason:
-        typer.echo(
-            f"stopped by {interruption.reason.name}: {shards:,} of {quantity(packing.shards, 'shard')} packed; "
-            "the same command goes on"
-        )
-        raise typer.Exit(interruption.reason.exit_code)
+    if signals.reason:
+        packed = f"{shards:,} of {quantity(packing.shards, 'shard')} packed"
+        typer.echo(f"stopped by {signals.reason.name}: {packed}; run the same command again to resume")
+        raise typer.Exit(signals.reason.exit_code)
     typer.echo(_summary(destination, pictures, shards, verified))
 
 
 def _plan(packing: "Packing", source: Path, pictures: int) -> str:
     counts = ", ".join(f"{split} {len(found):,}" for split, found in packing.pictures.items())
-    ignored = f"; {packing.ignored_files:,} other files passed over" * bool(packing.ignored_files)
+    ignored = f"; {packing.ignored_files:,} other files ignored" * bool(packing.ignored_files)
     return printable(f"packing {source}: {quantity(pictures, 'picture')} ({counts}){ignored}")
 
 
 def _summary(destination: Path, pictures: int, shards: int, verified: int) -> str:
     if verified == shards:
-        done = f"is whole: {quantity(pictures, 'picture')}, all {quantity(shards, 'shard')} verified by sha256"
+        result = f"is complete: {quantity(pictures, 'picture')}, all {quantity(shards, 'shard')} verified by sha256"
     else:
-        done = f"holds {quantity(pictures, 'picture')} in {quantity(shards, 'shard')}"
-        done += f", {verified:,} of them from before, verified by sha256" * bool(verified)
-    return printable(f"{destination} {done}; train on it with: accel_train train --data {destination}")
+        result = f"holds {quantity(pictures, 'picture')} in {quantity(shards, 'shard')}"
+        result += f", {verified:,} of them packed earlier and verified by sha256" * bool(verified)
+    return printable(f"{destination} {result}; train on it with: accel_train train --data {destination}")
 
 
 @contextmanager
-def _progress(pictures: int) -> Iterator[Show]:
-    """Yield what shows progress: a bar on a terminal, now and then a line elsewhere."""
+def _progress(pictures: int) -> Iterator[ShowProgress]:
+    """Yield a function that shows progress: a bar on a terminal, else a line every 10 s."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
 
@@ -99,7 +102,7 @@ def _progress(pictures: int) -> Iterator[Show]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    # Only what is done redraws the bar: workers would be forked while a thread of its own held a lock.
+    # Without auto-refresh: its thread could hold a lock while workers are forked.
     columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, auto_refresh=False, transient=True, expand=True) as bar:
         task = bar.add_task("", total=pictures)

@@ -1,88 +1,81 @@
 """The command ``train``."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from itertools import chain
+from typing import Annotated
 
 import typer
 
 from accel_train.cli.options import ConfigFile, with_options
 from accel_train.config.options import TrainConfig
-from accel_train.data.sources import fashion_mnist as idx
+from accel_train.data.sources import fashion_mnist_files
+from accel_train.distributed.environment import launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
-from accel_train.events import Stopped
-from accel_train.system.process import no_garbage
-from accel_train.system.signals import Interruption
+from accel_train.events import RunStarted, Stopped
+from accel_train.system.process import without_gc
+from accel_train.system.signals import StopSignals
 
-if TYPE_CHECKING:
-    from accel_train.run.build import Run
-
-PrintConfig = Annotated[bool, typer.Option("--print-config", help="Show the config with all choices made, and stop.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, and stop.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say only how it ended.")]
-Json = Annotated[bool, typer.Option("--json", help="Facts as JSON lines on stdout, all else on stderr.")]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the resolved config and exit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and exit.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the final result.")]
+Json = Annotated[bool, typer.Option("--json", help="Print events as JSON lines on stdout, everything else on stderr.")]
 
 
-@with_options(TrainConfig)
+@with_options(TrainConfig, help_all=True)
 def train(
     config: TrainConfig,
     origins: dict[str, str],
-    interruption: Interruption,
+    signals: StopSignals,
     config_file: ConfigFile = None,
     print_config: PrintConfig = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Train an image classifier and leave its weights, metrics and config in a run folder."""
+    """Train an image classifier; write its weights, metrics and config to a run folder."""
     count = processes_to_start(config.processes)
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
     if config.data == "fashion-mnist":
-        idx.read_ahead(config.data_dir)
+        fashion_mnist_files.read_ahead(config.data_dir)
+    if print_config or dry_run:
+        _preview(config, origins, print_config)
+        return
 
-    with no_garbage():
-        from accel_train.distributed import accelerator as distributed
-        from accel_train.loggers.select import open_sinks
-        from accel_train.run.build import build_run
-        from accel_train.run.session import Session
+    with without_gc():
+        from accel_train.loggers.select import open_loggers
+        from accel_train.run.session import train as train_events
 
+    events = train_events(config, origins, signals)
+    started = next(events)
+    assert isinstance(started, RunStarted)
     code = 0
-    try:
-        run = build_run(config, origins)
-        if print_config or dry_run:
-            _preview(run, print_config)
-            return
-        session = Session(run, interruption)
-        accelerator = run.accelerator
-        with open_sinks(
-            run.place.folder,
-            rank=accelerator.process_index,
-            world_size=accelerator.num_processes,
-            device=distributed.device_name(accelerator),
-            quiet=quiet,
-            json=json,
-            resumed=session.resumed,
-        ) as sinks:
-            interruption.training_began()
-            for event in session.events():
-                for sink in sinks:
-                    sink(event)
-                if isinstance(event, Stopped):
-                    code = event.exit_code
-            interruption.training_ended()
-    finally:
-        distributed.stop()
+    with open_loggers(started, rank=launched_rank(), quiet=quiet, json=json) as loggers:
+        signals.training_began()
+        for event in chain([started], events):
+            for log in loggers:
+                log(event)
+            if isinstance(event, Stopped):
+                code = event.exit_code
+        signals.training_ended()
     raise typer.Exit(code)
 
 
-def _preview(run: "Run", print_config: bool) -> None:
+def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -> None:
+    """Print the resolved config or the banner of a run, and write nothing."""
     from rich.console import Console
 
+    from accel_train.distributed.accelerator import stop
     from accel_train.loggers.banner import print_banner
-    from accel_train.run.describe import config_text, facts
+    from accel_train.run.build import build_run
+    from accel_train.run.describe import config_text, run_started
 
-    if run.accelerator.is_main_process:
-        if print_config:
-            sys.stdout.write(config_text(run))
-        else:
-            print_banner(Console(highlight=False), facts(run))
+    try:
+        run = build_run(config, origins)
+        if run.processes.is_main:
+            if print_config:
+                sys.stdout.write(config_text(run))
+            else:
+                print_banner(Console(highlight=False), run_started(run))
+    finally:
+        stop()

@@ -1,1 +1,1 @@
-"""What a user may ask for, and the numbers that follow; imports no torch."""
+"""What a user may ask for, and the numbers that follow from it; imports no torch."""

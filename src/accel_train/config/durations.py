@@ -1,4 +1,4 @@
-"""Reads durations and intervals as people write them: 3h50m, 1epoch, 500updates, 10min."""
+"""Parses durations such as 3h50m and intervals such as 1epoch, 500updates or 10min."""
 
 import re
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ class Interval:
     """How often something happens."""
 
     count: float
-    """Whole and positive."""
+    """A positive whole number."""
     unit: Unit
 
     def is_due(self, *, epoch: int | None = None, update: int | None = None) -> bool:
-        """Tell whether so many epochs or updates, done since the beginning, make a whole number of intervals."""
+        """Return True if this number of finished epochs or updates is a multiple of the interval."""
         done = {"epochs": epoch, "updates": update}.get(self.unit)
         return done is not None and done % self.count == 0
 
     def __str__(self) -> str:
-        """Return the shortest text from which :func:`parse_interval` makes this interval."""
+        """Return the shortest text that :func:`parse_interval` reads as this interval."""
         if self.unit != "seconds":
             return f"{self.count:.0f}{self.unit if self.count > 1 else self.unit[:-1]}"
         largest = next(unit for unit, seconds in _SECONDS.items() if self.count % seconds == 0)
@@ -35,10 +35,10 @@ class Interval:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a text such as ``3h50m``, ``90s`` or ``1d12h``.
+    """Return the seconds of a duration such as ``3h50m``, ``90s`` or ``1d12h``.
 
     Raises:
-        ValueError: it is no duration, or zero.
+        ValueError: it is not a duration, or zero.
     """
     match = _DURATION.fullmatch(text)
     if not match or not any(match.groups()):
@@ -50,10 +50,10 @@ def parse_duration(text: str) -> float:
 
 
 def parse_interval(text: str) -> Interval:
-    """Return the interval of a text such as ``1epoch``, ``500updates`` or ``10min``.
+    """Parse an interval such as ``1epoch``, ``500updates`` or ``10min``.
 
     Raises:
-        ValueError: it is no interval, or zero.
+        ValueError: it is not an interval, or zero.
     """
     if match := _COUNTED.fullmatch(text):
         if int(match[1]) == 0:

@@ -1,4 +1,4 @@
-"""Users' own functions, named as my.module:function."""
+"""Import strings: objects named as my.module:function."""
 
 import importlib
 import inspect
@@ -10,21 +10,27 @@ from typing import Any
 from accel_train.errors import UserError
 
 
+def import_object(name: str) -> Any:
+    """Import the object of an import string."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def is_function_name(name: str) -> bool:
-    """Tell whether a name has the form my.module:function."""
+    """Return True if a name has the form my.module:function."""
     module, colon, function = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), function))
 
 
 def call_function(name: str, option: str, **offered: Any) -> Any:
-    """Import `name` and call it with those of the offered keywords that it accepts.
+    """Import a user's function and call it with those of the offered keywords that it accepts.
 
-    The current directory can be imported from, as with ``python -m``.
+    Modules in the current directory can be imported, as with ``python -m``.
 
     Raises:
-        UserError: the module cannot be imported or has no such function; names `option`.
+        UserError: the function cannot be imported or needs other arguments; the message names `option`.
     """
-    function = _load(name, option)
+    function = _import_function(name, option)
     signature = inspect.signature(function)
     parameters = signature.parameters.values()
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -34,24 +40,24 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
         signature.bind(**arguments)
     except TypeError as error:
         raise UserError(
-            f"{option} {name}: {error}", f"it is called with {', '.join(offered)}, as far as it takes them"
+            f"{option} {name}: {error}",
+            f"it is called with the keyword arguments {', '.join(offered)}; make all others optional",
         ) from None
     return function(**arguments)
 
 
-def _load(name: str, option: str) -> Callable[..., Any]:
-    module_name, _, function_name = name.partition(":")
+def _import_function(name: str, option: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
     here = str(Path.cwd())
     if "" not in sys.path and here not in sys.path:
         sys.path.insert(0, here)
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
+        function = import_object(name)
     except (ImportError, AttributeError) as error:
         raise UserError(
-            f"{option} {name}: {error}",
-            f"{module_name} must be importable from here and define {function_name}",
+            f"{option} {name}: {error}", f"make {module} importable from the current directory, and define {attribute}"
         ) from None
     if not callable(function):
-        raise UserError(f"{option} {name} is no function", f"define `def {function_name}(…)` in {module_name}")
+        raise UserError(f"{option} {name} is not a function", f"define `def {attribute}(…)` in {module}")
     called: Callable[..., Any] = function
     return called

@@ -1,4 +1,4 @@
-"""Learning rates as pure functions of the update index."""
+"""Learning rate schedules: pure functions of the update index."""
 
 import math
 from collections.abc import Callable
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 class Schedule:
     """The learning rate of every update of a run.
 
-    Warmup adds a constant amount per update, from `warmup_from` at update 0 to `peak` at update
-    `warmup_updates` (Goyal et al. 2017, §2.2). `rule` names an entry of :data:`RULES`. Milestones are
-    updates counted from the start of the run, warmup included.
+    Warmup is linear, from `warmup_from` at update 0 to `peak` at update `warmup_updates` (Goyal et al. 2017, §2.2).
+    `rule` is a key of :data:`RULES`. Milestones are update indices; they count the updates of warmup too.
     """
 
     rule: str
@@ -23,12 +22,13 @@ class Schedule:
     gamma: float = 0.1
 
     def __call__(self, update: int) -> float:
-        """Return the learning rate of the update with this index, counted from 0."""
+        """Return the learning rate of an update, counted from 0."""
         if update < self.warmup_updates:
             return self.warmup_from + (self.peak - self.warmup_from) * update / self.warmup_updates
         return self.peak * RULES[self.rule](self, update)
 
-    def _decayed(self, update: int) -> float:
+    def _progress(self, update: int) -> float:
+        """Return the fraction of the updates after warmup that are done."""
         return (update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates)
 
 
@@ -37,11 +37,11 @@ def _constant(schedule: Schedule, update: int) -> float:
 
 
 def _cosine(schedule: Schedule, update: int) -> float:
-    return 0.5 * (1 + math.cos(math.pi * schedule._decayed(update)))
+    return 0.5 * (1 + math.cos(math.pi * schedule._progress(update)))
 
 
 def _linear(schedule: Schedule, update: int) -> float:
-    return 1 - schedule._decayed(update)
+    return 1 - schedule._progress(update)
 
 
 def _step(schedule: Schedule, update: int) -> float:
@@ -54,12 +54,12 @@ RULES: dict[str, Callable[[Schedule, int], float]] = {
     "step": _step,
     "linear": _linear,
 }
-"""Multiplier of the peak for an update after warmup."""
+"""Multiplier of the peak at an update after warmup, by the value of ``--schedule``."""
 
 SCALINGS: dict[str, Callable[[float], float]] = {
     "none": lambda ratio: 1.0,
     "linear": lambda ratio: ratio,
     "sqrt": math.sqrt,
 }
-"""Multiplier of the learning rate when the global batch is `ratio` times the base batch: Goyal et al. 2017
-for SGD, Malladi et al. 2022 for the Adam family."""
+"""Multiplier of the learning rate at `ratio` times the base batch, by the value of ``--lr-scaling``: linear for SGD
+(Goyal et al. 2017), sqrt for the Adam family (Malladi et al. 2022)."""

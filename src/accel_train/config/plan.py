@@ -1,25 +1,27 @@
-"""The arithmetic of a run: batches, updates and learning rates, from its config and process count."""
+"""The numbers of a run: batches, updates and learning rates, from its config and the number of processes."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from accel_train.config.lr_schedule import SCALINGS, Schedule
-from accel_train.config.options import TrainConfig
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.options import ResolvedConfig
 from accel_train.errors import UserError
 
 _ADAM_BETAS = (0.9, 0.999)
 _ADAM_EPS = 1e-8
-_ADAM_REACH = 0.5  # of batch ratio × (1 - beta1); the rule breaks down as that nears 1
-_COLD_START = 0.01  # share of the peak at which warmup starts when no rule raised it
+_MAX_ADAM_RATIO = 0.5  # of batch ratio × (1 - beta1): near 1 the sqrt rule breaks down
+_COLD_START = 0.01  # fraction of the peak at which warmup starts if scaling did not raise it
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every number that follows from the config and the number of processes."""
+    """All numbers that follow from the config and the number of processes."""
 
     processes: int
     batch_size: int
-    """Images per process per micro-batch, which is one virtual worker's share of an update."""
+    """Images per process per micro-batch."""
     accumulate: int
     """Micro-batches per process per update."""
     global_batch: int
@@ -27,41 +29,47 @@ class Plan:
     epochs: int
     updates_per_epoch: int
     images_dropped: int
-    """Images at the end of each epoch's order that fill no update."""
+    """Images of the incomplete last batch of an epoch."""
     learning_rate: Schedule
     betas: tuple[float, float]
     eps: float
 
     @property
     def total_updates(self) -> int:
-        """Updates in the whole run."""
+        """Updates of the whole run."""
         return self.epochs * self.updates_per_epoch
 
     @property
-    def virtual_workers(self) -> int:
+    def micro_batches(self) -> int:
         """Micro-batches per update, all processes."""
         return self.global_batch // self.batch_size
 
+    def with_batch_size(self, batch_size: int) -> Self:
+        """Return the plan with another batch size and the same global batch, of which it must be a process's part."""
+        accumulate, rest = divmod(self.global_batch, batch_size * self.processes)
+        assert rest == 0
+        return replace(self, batch_size=batch_size, accumulate=accumulate)
 
-def make_plan(config: TrainConfig, processes: int, train_images: int) -> Plan:
-    """Work out a run from a config whose defaults are filled in.
+
+def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_size: int | None = None) -> Plan:
+    """Plan a run; with a `batch_size`, ignore the config's and its `accumulate`.
 
     Raises:
         UserError: the batch sizes do not fit each other, the processes or the data.
     """
-    assert config.batch_size is not None
-    assert config.epochs is not None
-    global_batch, accumulate = _batches(config, config.batch_size, processes)
+    accumulate = config.accumulate if batch_size is None else None
+    batch_size = batch_size or config.batch_size
+    global_batch, accumulate = _batches(config.global_batch_size, batch_size, accumulate, processes)
     updates_per_epoch, images_dropped = divmod(train_images, global_batch)
     if updates_per_epoch == 0:
         raise UserError(
-            f"a batch of {global_batch:,} images per update is larger than the {train_images:,} training images",
+            f"the global batch of {global_batch:,} images is larger than the {train_images:,} training images",
             f"choose --batch-size, --accumulate or processes so that their product is at most {train_images}",
         )
     betas, eps = _adam(config, global_batch)
     return Plan(
         processes=processes,
-        batch_size=config.batch_size,
+        batch_size=batch_size,
         accumulate=accumulate,
         global_batch=global_batch,
         epochs=config.epochs,
@@ -73,43 +81,39 @@ def make_plan(config: TrainConfig, processes: int, train_images: int) -> Plan:
     )
 
 
-def _batches(config: TrainConfig, batch_size: int, processes: int) -> tuple[int, int]:
+def _batches(global_batch_size: int | None, batch_size: int, accumulate: int | None, processes: int) -> tuple[int, int]:
     """Return images per update and micro-batches per process."""
-    if config.global_batch_size is None:
-        accumulate = config.accumulate or 1
+    if global_batch_size is None:
+        accumulate = accumulate or 1
         return batch_size * processes * accumulate, accumulate
-    workers, rest = divmod(config.global_batch_size, batch_size)
-    if rest or workers == 0:
+    micro_batches, rest = divmod(global_batch_size, batch_size)
+    if rest or micro_batches == 0:
         raise UserError(
-            f"--global-batch-size {config.global_batch_size} is no multiple of --batch-size {batch_size}",
-            f"choose a multiple, such as {max(1, round(config.global_batch_size / batch_size)) * batch_size}",
+            f"--global-batch-size {global_batch_size} is not a multiple of --batch-size {batch_size}",
+            f"choose a multiple, such as {max(1, round(global_batch_size / batch_size)) * batch_size}",
         )
-    accumulate, rest = divmod(workers, processes)
+    per_process, rest = divmod(micro_batches, processes)
     if rest:
-        fitting = ", ".join(str(p) for p in range(1, workers + 1) if workers % p == 0)
+        fitting = ", ".join(str(p) for p in range(1, micro_batches + 1) if micro_batches % p == 0)
         raise UserError(
-            f"{processes} processes cannot share {workers} micro-batches of {batch_size} images evenly",
-            f"with --global-batch-size {config.global_batch_size} and --batch-size {batch_size} "
+            f"{processes} processes cannot share {micro_batches} micro-batches of {batch_size} images evenly",
+            f"with --global-batch-size {global_batch_size} and --batch-size {batch_size} "
             f"the number of processes can be {fitting}",
         )
-    if config.accumulate not in (None, accumulate):
+    if accumulate not in (None, per_process):
         raise UserError(
-            f"--accumulate {config.accumulate} × {processes} processes × --batch-size {batch_size} "
-            f"is not --global-batch-size {config.global_batch_size}",
-            f"leave --accumulate out: it follows from the others ({accumulate})",
+            f"--accumulate {accumulate} × {processes} processes × --batch-size {batch_size} "
+            f"is not --global-batch-size {global_batch_size}",
+            f"leave out --accumulate: it follows from the others ({per_process})",
         )
-    return config.global_batch_size, accumulate
+    return global_batch_size, per_process
 
 
-def _learning_rate(config: TrainConfig, global_batch: int, updates_per_epoch: int) -> Schedule:
-    assert config.lr is not None
-    assert config.lr_scaling is not None
-    assert config.epochs is not None
-    assert config.warmup_epochs is not None
+def _learning_rate(config: ResolvedConfig, global_batch: int, updates_per_epoch: int) -> Schedule:
     if config.warmup_epochs >= config.epochs:
         raise UserError(
-            f"--warmup-epochs {config.warmup_epochs:g} leaves nothing of --epochs {config.epochs}",
-            "warm up for less than the whole run",
+            f"--warmup-epochs {config.warmup_epochs:g} must be less than --epochs {config.epochs}",
+            "give fewer warmup epochs, or more epochs",
         )
     for milestone in config.milestones or ():
         if not 0 < milestone < config.epochs:
@@ -117,9 +121,9 @@ def _learning_rate(config: TrainConfig, global_batch: int, updates_per_epoch: in
                 f"--milestones {milestone:g} is not within the {config.epochs} epochs of the run",
                 "give epochs after 0 and before the last",
             )
-    ratio = global_batch / config.lr_base_batch if config.lr_base_batch else 1.0
+    ratio = global_batch / (config.lr_base_batch or global_batch)
     peak = config.lr * SCALINGS[config.lr_scaling](ratio)
-    # Goyal et al. 2017, §2.2: a rule that raised the rate starts from the unraised one.
+    # Goyal et al. 2017, §2.2: if scaling raised the learning rate, warmup starts from the unscaled one.
     warmup_from = config.lr if peak > config.lr else peak * _COLD_START
     return Schedule(
         rule=config.schedule,
@@ -132,16 +136,16 @@ def _learning_rate(config: TrainConfig, global_batch: int, updates_per_epoch: in
     )
 
 
-def _adam(config: TrainConfig, global_batch: int) -> tuple[tuple[float, float], float]:
-    """Scale Adam's betas and epsilon with the batch (Malladi et al. 2022, square root scaling rule)."""
-    if config.optimizer != "adamw" or config.lr_scaling != "sqrt":
+def _adam(config: ResolvedConfig, global_batch: int) -> tuple[tuple[float, float], float]:
+    """Scale Adam's betas and epsilon with the global batch (Malladi et al. 2022, square root scaling rule)."""
+    if not OPTIMIZERS[config.optimizer].scales_betas or config.lr_scaling != "sqrt":
         return _ADAM_BETAS, _ADAM_EPS
-    assert config.lr_base_batch
-    ratio = global_batch / config.lr_base_batch
-    if ratio * (1 - _ADAM_BETAS[0]) > _ADAM_REACH:
-        limit = round(config.lr_base_batch * _ADAM_REACH / (1 - _ADAM_BETAS[0]))
+    base = config.lr_base_batch or global_batch
+    ratio = global_batch / base
+    if ratio * (1 - _ADAM_BETAS[0]) > _MAX_ADAM_RATIO:
+        limit = round(base * _MAX_ADAM_RATIO / (1 - _ADAM_BETAS[0]))
         raise UserError(
-            f"the sqrt rule of AdamW does not reach from {config.lr_base_batch} to {global_batch} images per update",
+            f"--lr-scaling sqrt cannot scale {config.optimizer} from {base} to {global_batch} images per update",
             f"use at most {limit} images per update, --lr-scaling none, or a larger --lr-base-batch",
         )
     beta1, beta2 = (1 - ratio * (1 - beta) for beta in _ADAM_BETAS)

@@ -1,1 +1,1 @@
-"""From the name of a data set to batches on the device."""
+"""Data: from the name of a data set to batches on the device."""

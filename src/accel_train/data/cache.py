@@ -1,4 +1,7 @@
-"""Decides where the images of a data set lie that is small enough for memory, and brings them there."""
+"""Moves in-memory images to the device, or to RAM that a machine's processes share.
+
+Where they are never changes a result.
+"""
 
 import errno
 import os
@@ -9,57 +12,56 @@ import psutil
 import torch
 from torch import Tensor
 
-from accel_train.config.options import Cache, TrainConfig
+from accel_train.config.fields import Cache
 from accel_train.data.sources.base import DataSet
+from accel_train.data.sources.memory import in_memory, move
 from accel_train.distributed import process_group
 from accel_train.distributed.environment import launched_rank, local_rank, local_world_size
 from accel_train.errors import UserError
-from accel_train.system import shared_memory as anonymous_files
+from accel_train.system import shared_memory
 
 _PLACES: tuple[Cache, ...] = ("device", "ram", "off")
 _DEVICE_SHARE = 0.25
-"""Of the free memory of a device; the rest is for the model."""
+"""Of a device's free memory; the rest is for the model."""
 
 
-def cached(data: DataSet, config: TrainConfig, device: torch.device, group: Any) -> tuple[DataSet, Cache]:
-    """Collective: bring a data set's images where they are asked for; return it, and where they are.
+def cached(data: DataSet, *, asked: Cache, workers: str, device: torch.device, group: Any) -> tuple[DataSet, Cache]:
+    """Collective: move a data set's images to the place asked for; return the data set and the place.
 
     Raises:
-        UserError: they cannot be there.
+        UserError: the images cannot be there.
     """
-    mine = _PLACES.index(_choose(data, config, device))
-    chosen = _PLACES[max(place for (place,) in process_group.exchange(group, [mine]))]  # as the fullest device allows
-    if chosen == "off":
-        return data, chosen
+    local_place = _PLACES.index(_choose(data, asked, workers, device))
+    place = _PLACES[max(found for (found,) in process_group.exchange(group, [local_place]))]  # the fullest device's
+    if place == "off":
+        return data, place
 
-    def move(tensor: Tensor) -> Tensor:
-        return tensor.to(device) if chosen == "device" else _shared(tensor, group)
+    def move_tensor(tensor: Tensor) -> Tensor:
+        return tensor.to(device) if place == "device" else _shared(tensor, group)
 
-    return replace(data, train=data.train.moved(move), val=data.val.moved(move)), chosen
+    return replace(data, train=move(data.train, move_tensor), val=move(data.val, move_tensor)), place
 
 
-def _choose(data: DataSet, config: TrainConfig, device: torch.device) -> Cache:
-    """Return where the images of this process will be; auto prefers the device, then memory that is shared."""
-    asked, workers = config.cache, config.workers not in ("auto", "0")
-    in_memory = data.train.in_memory and data.val.in_memory
-    if asked in ("device", "ram") and not in_memory:
+def _choose(data: DataSet, asked: Cache, workers: str, device: torch.device) -> Cache:
+    """Return the place for this process's images; auto prefers the device, then shared RAM."""
+    held, has_workers = in_memory(data.train) and in_memory(data.val), workers not in ("auto", "0")
+    if asked in ("device", "ram") and not held:
         raise UserError(
-            f"--cache {asked}: {config.data} is read picture by picture",
-            "leave it out; of what accel_train pack makes, processes share what is in memory",
+            f"--cache {asked} needs images in memory, but those {data.origin} are read one by one",
+            "leave it out; processes share the page cache of a folder packed with accel_train pack",
         )
-    if asked == "device" and workers:
+    if asked == "device" and has_workers:
         raise UserError(
-            f"--cache device does not work with --workers {config.workers}: they cannot use the device",
+            f"--cache device does not work with --workers {workers}: workers cannot read from the device",
             "use --workers 0, or --cache ram",
         )
-    if asked == "ram" and not anonymous_files.CAN_BE_MADE:
+    if asked == "ram" and not shared_memory.CAN_BE_MADE:
         raise UserError("--cache ram: this Python cannot make anonymous files", "use --cache device or off")
     if asked != "auto":
         return asked
-    if in_memory and device.type != "cpu" and not workers and _size(data) <= _DEVICE_SHARE * _free_memory(device):
+    if held and device.type != "cpu" and not has_workers and _size(data) <= _DEVICE_SHARE * _free_memory(device):
         return "device"
-    shared = in_memory and anonymous_files.CAN_BE_MADE and local_world_size() > 1
-    return "ram" if shared else "off"
+    return "ram" if held and shared_memory.CAN_BE_MADE and local_world_size() > 1 else "off"
 
 
 def _free_memory(device: torch.device) -> int:
@@ -67,36 +69,36 @@ def _free_memory(device: torch.device) -> int:
 
 
 def _size(data: DataSet) -> int:
-    """Return the bytes that a data set holds in memory."""
+    """Return the bytes of a data set in memory."""
     sizes = []
 
     def note(tensor: Tensor) -> Tensor:
         sizes.append(tensor.nbytes)
         return tensor
 
-    data.train.moved(note)
-    data.val.moved(note)
+    move(data.train, note)
+    move(data.val, note)
     return sum(sizes)
 
 
 def _shared(tensor: Tensor, group: Any) -> Tensor:
-    """Collective: return a tensor of which the processes of a machine have one copy together.
+    """Collective: copy a tensor to memory that all processes of a machine share, and return it there.
 
-    It lies in an anonymous file, which the first of them makes and all find among its open ones: nothing is left
-    behind, however they end.
+    The memory is an anonymous file that local rank 0 makes and the others open through /proc. Nothing is left behind,
+    however the processes end.
     """
     file = error = -1
     try:
         if local_rank() == 0:
-            file = anonymous_files.make("accel_train", tensor.nbytes)
+            file = shared_memory.make("accel_train", tensor.nbytes)
             _map(os.getpid(), file, tensor).copy_(tensor)
-    except (OSError, RuntimeError) as problem:  # torch's own have no number
+    except (OSError, RuntimeError) as problem:  # torch's RuntimeError has no errno
         error = getattr(problem, "errno", None) or errno.EACCES
     offers = process_group.exchange(group, [os.getpid(), file])
     pid, number = offers[launched_rank() - local_rank()]
     try:
         tensor = _map(pid, number, tensor)
-    except RuntimeError:  # another process's files cannot be seen, or there is none
+    except RuntimeError:  # there is no file, or the other process's files are not visible
         error = max(error, errno.EACCES)
     worst = max(each for (each,) in process_group.exchange(group, [error]))
     if file != -1:
@@ -109,4 +111,4 @@ def _shared(tensor: Tensor, group: Any) -> Tensor:
 
 def _map(pid: int, file: int, like: Tensor) -> Tensor:
     """Map an open file of a process into memory as a tensor."""
-    return anonymous_files.mapped(pid, file, size=like.numel(), dtype=like.dtype).view(like.shape)
+    return shared_memory.mapped(pid, file, size=like.numel(), dtype=like.dtype).view(like.shape)

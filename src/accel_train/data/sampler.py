@@ -1,6 +1,7 @@
-"""Who reads what when: one global order for each (seed, epoch), cut among virtual workers.
+"""Which images each micro-batch reads: one global order for each (seed, epoch), cut among processes.
 
-A ticket is epoch × images + image id: it tells a loader worker that outlives epochs which one it reads for.
+A sample index is epoch × images + image id, so that a loader worker, which outlives epochs, knows the epoch it reads
+for.
 """
 
 import math
@@ -14,31 +15,31 @@ from numpy.typing import NDArray
 from accel_train.rng import hash_ids, make_key
 
 PADDING = -1
-"""Stands in for an image where a process has none left to evaluate."""
+"""Image id that fills up the evaluation batches of a process that has no images left."""
 
 
 @dataclass(frozen=True)
 class ImageOrder:
-    """The order in which each epoch goes through the images."""
+    """The order of the training images in each epoch."""
 
     seed: int
     images: int
 
-    def tickets(self, epoch: int) -> NDArray[np.int64]:
-        """Return the tickets of an epoch, counted from 0, in order, each image once."""
+    def sample_indices(self, epoch: int) -> NDArray[np.int64]:
+        """Return the sample indices of an epoch, counted from 0, in order, each image once."""
         hashes = hash_ids(make_key(self.seed, "order", epoch), np.arange(self.images))
-        return epoch * self.images + np.argsort(hashes)  # no two are equal: the hash is one-to-one
+        return epoch * self.images + np.argsort(hashes)  # no ties: the hash is one-to-one
 
 
 class UpdateSampler:
-    """Yields the tickets of a read: those of some micro-batches of process 0, then those of process 1, and so on.
+    """Yields the sample indices of one read: the next micro-batches of process 0, then those of process 1, and so on.
 
-    Cut into equal parts by Accelerate's `split_batches`, these are the next micro-batches of each process, of which
-    number m of an update carries the virtual workers m, A+m, 2A+m, … Images at the end of an epoch's order that fill
-    no update are left out.
+    Accelerate's `split_batches` cuts a read into one equal part per process. With A micro-batches per process and
+    update, micro-batch m of process p has the index p·A + m within its update. The incomplete last update of an
+    epoch's order is dropped.
 
-    One iteration goes through all epochs, so that loader workers read on while an epoch is evaluated. Where its last
-    read lacks micro-batches, its last one is repeated: nobody takes them.
+    One iteration covers all epochs, so that loader workers keep reading while an epoch is evaluated. If micro-batches
+    are missing from the last read, its last one is repeated; the training loop does not use the repeats.
     """
 
     drop_last = True
@@ -46,7 +47,7 @@ class UpdateSampler:
     def __init__(
         self, order: ImageOrder, *, batch_size: int, processes: int, accumulate: int, epochs: int, per_read: int = 1
     ) -> None:
-        """Cut an order into updates of `accumulate` micro-batches a process, and read up to `per_read` at a time."""
+        """Make updates of `accumulate` micro-batches per process, and reads of up to `per_read` of them."""
         self._update_shape = (processes, accumulate, batch_size)
         self._epochs = epochs
         self._updates_per_epoch = order.images // math.prod(self._update_shape)
@@ -54,7 +55,7 @@ class UpdateSampler:
         self.sampler = order
         self.batch_size = processes * self._per_read * batch_size
         self.first_update = 0
-        """Of the next iteration, counted from the start of the run: one that is resumed leaves out what was done."""
+        """Where the next iteration starts, counted from the start of the run; set it to resume a run."""
 
     def __len__(self) -> int:
         _, accumulate, _ = self._update_shape
@@ -68,20 +69,20 @@ class UpdateSampler:
             yield np.stack(read, axis=1).ravel()
 
     def _micro_batches(self) -> Iterator[NDArray[np.int64]]:
-        """Yield the tickets of all processes' next micro-batches, a row each."""
+        """Yield the sample indices of the next micro-batch of every process, one row per process."""
         used = self._updates_per_epoch * math.prod(self._update_shape)
         epochs_done, done = divmod(self.first_update, self._updates_per_epoch)
         for epoch in range(epochs_done, self._epochs):
-            updates = self.sampler.tickets(epoch)[:used].reshape(-1, *self._update_shape)
+            updates = self.sampler.sample_indices(epoch)[:used].reshape(-1, *self._update_shape)
             for by_process in updates[done:]:
                 yield from by_process.swapaxes(0, 1)
             done = 0
 
 
 class EvaluationSampler:
-    """Yields every image id once, in order, padded so that all processes get equally many full batches.
+    """Yields every image id once, in order, padded so that all processes get the same number of full batches.
 
-    No process then leaves the others alone in a forward pass that all must take part in.
+    The forward pass may be collective: every process must take part in it equally often.
     """
 
     drop_last = True

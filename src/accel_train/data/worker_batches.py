@@ -1,7 +1,9 @@
-"""How loader workers hand batches over: in shared memory that is used again and again.
+"""Transfers batches from loader workers through shared memory that is reused.
 
-Torch by itself makes new shared memory for each batch, of which both processes map and give back the pages, and a
-connection that brings its file.
+torch by itself allocates shared memory for each batch: both processes map and unmap its pages, and a socket passes its
+file descriptor.
+
+Shape suffixes: B images, C channels, H height, W width.
 """
 
 import os
@@ -16,75 +18,75 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from accel_train.errors import LocalError
-from accel_train.system import shared_memory as anonymous_files
+from accel_train.system import shared_memory
 
 _HELD = 2
-"""Batches that the trainer may look at: the one that it was given, and the next, which Accelerate keeps ready."""
+"""Batches in use by the training process: the current one, and the next, which Accelerate fetches in advance."""
 _NUMBERS = count()
-_ALIVE: "WeakValueDictionary[int, Handover]" = WeakValueDictionary()
-"""In the process that trains, for batches to find the memory that they lie in."""
+_TRANSFERS: "WeakValueDictionary[int, SharedMemoryTransfer]" = WeakValueDictionary()
+"""By number; in the training process, an arriving batch finds its memory through its transfer."""
 
 
 class Batch(NamedTuple):
-    """Images as read, before anything is done to them on the device."""
+    """Images as read, before the device augments and normalises them."""
 
     images_BCHW: Tensor
     labels_B: Tensor
-    tickets_B: Tensor
-    """In training epoch × images + image id; in evaluation the image id, or PADDING."""
+    sample_indices_B: Tensor
+    """epoch × images + image id in training; the image id, or PADDING, in evaluation."""
 
 
-class Handover:
-    """The shared memory of a loader's workers; a `collate_fn`, which workers call with each batch they have read."""
+class SharedMemoryTransfer:
+    """The `collate_fn` of a loader: workers call it with each batch that they have read."""
 
-    def __init__(self, batches_ahead: int) -> None:
-        """Make memory, once it is used, for so many batches of each worker that were read before they are needed."""
+    def __init__(self, prefetched: int) -> None:
+        """Use enough memory for `prefetched` batches per worker, besides those in use; allocate it on first use."""
         self._number = next(_NUMBERS)
-        self._slots = batches_ahead + _HELD
+        self._slots = prefetched + _HELD
         self._sent = 0
         self._images: dict[tuple[int, int], Tensor] = {}
-        """By worker and slot: those that this process writes, or that it has been told of."""
-        _ALIVE[self._number] = self
+        """By worker and slot; in a worker its own, in the training process those that have arrived."""
+        _TRANSFERS[self._number] = self
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_images": {}}
 
     def __call__(self, batch: Any) -> Any:
-        """Return what arrives in the process that trains as the Batch, or the LocalError, that was read."""
+        """Return an object that arrives in the training process as the Batch or LocalError given."""
         worker = get_worker_info()
         if worker is None or isinstance(batch, LocalError):
             return batch
-        place = worker.id, self._sent % self._slots
+        slot = worker.id, self._sent % self._slots
         self._sent += 1
         images_BCHW = batch.images_BCHW.detach()
         like = torch.empty_like(images_BCHW, device="meta")  # dense, which a user's images need not be
-        shared, new = self._images.get(place), None
-        if shared is None or not _alike(shared, like):
+        shared, new = self._images.get(slot), None
+        if shared is None or not _same_layout(shared, like):
             try:
                 shared, new = _make_shared(like)
-            except (OSError, RuntimeError) as error:  # torch's own is of the second kind
+            except (OSError, RuntimeError) as error:  # torch raises RuntimeError
                 what = f"{like.nbytes:,} bytes of memory for a batch of a loader worker"
                 return LocalError(f"cannot get {what}: {error}", "use fewer --workers, or a smaller batch")
-            self._images[place] = shared
+            self._images[slot] = shared
         shared.copy_(images_BCHW)
-        return _Sent(self._number, place, new, batch.labels_B.numpy(), batch.tickets_B.numpy())
+        return _SentBatch(self._number, slot, new, batch.labels_B.numpy(), batch.sample_indices_B.numpy())
 
-    def find(self, place: tuple[int, int], new: "Tensor | _File | None") -> Tensor:
-        """Return the memory at a place; when it is first used, it comes along."""
+    def find(self, slot: tuple[int, int], new: "Tensor | _File | None") -> Tensor:
+        """Return the memory of a slot, which is `new` if the slot is used for the first time or has been replaced."""
         if new is not None:
-            self._images[place] = new.mapped() if isinstance(new, _File) else new
-        return self._images[place]
+            self._images[slot] = new.mapped() if isinstance(new, _File) else new
+        return self._images[slot]
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
+def _same_layout(one: Tensor, other: Tensor) -> bool:
     return (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
 
 
 class _File(NamedTuple):
-    """An open file of a process, and the tensor that lies in it."""
+    """An open file of a process, and the layout of the tensor in it."""
 
     pid: int
-    number: int
+    descriptor: int
     size: int
     """Elements."""
     dtype: torch.dtype
@@ -92,43 +94,43 @@ class _File(NamedTuple):
     stride: tuple[int, ...]
 
     def mapped(self) -> Tensor:
-        flat = anonymous_files.mapped(self.pid, self.number, size=self.size, dtype=self.dtype)
+        flat = shared_memory.mapped(self.pid, self.descriptor, size=self.size, dtype=self.dtype)
         return flat.as_strided(self.shape, self.stride)
 
 
 def _make_shared(like: Tensor) -> tuple[Tensor, Tensor | _File]:
-    """Return memory for a tensor, and what brings it to another process.
+    """Allocate shared memory for a tensor; return it, and the object that maps it in another process.
 
-    On Linux it is a file without a name, which the worker holds open: torch would take memory from /dev/shm, which in
-    a container has 64 MB. Some builds of Python cannot make such files.
+    On Linux it is an anonymous file that the worker keeps open: torch would take memory from /dev/shm, which has 64 MB
+    in a container. Some builds of Python cannot make such files.
     """
-    if not anonymous_files.CAN_BE_MADE:
+    if not shared_memory.CAN_BE_MADE:
         shared: Tensor = torch.empty_like(like, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
         return shared, shared
-    number = anonymous_files.make("loader_batch", like.nbytes)
-    file = _File(os.getpid(), number, like.numel(), like.dtype, like.shape, like.stride())
+    descriptor = shared_memory.make("loader_batch", like.nbytes)
+    file = _File(os.getpid(), descriptor, like.numel(), like.dtype, like.shape, like.stride())
     return file.mapped(), file
 
 
-class _Sent(NamedTuple):
-    """A batch on its way, which arrives as a Batch."""
+class _SentBatch(NamedTuple):
+    """A batch in transfer; unpickling it returns a Batch."""
 
-    handover: int
-    place: tuple[int, int]
+    transfer: int
+    slot: tuple[int, int]
     new: Tensor | _File | None
     labels_B: NDArray[np.int64]
-    tickets_B: NDArray[np.int64]
+    sample_indices_B: NDArray[np.int64]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, tuple(self)
+        return _receive, tuple(self)
 
 
-def _arrived(
-    handover: int,
-    place: tuple[int, int],
+def _receive(
+    transfer: int,
+    slot: tuple[int, int],
     new: Tensor | _File | None,
     labels_B: NDArray[np.int64],
-    tickets_B: NDArray[np.int64],
+    sample_indices_B: NDArray[np.int64],
 ) -> Batch:
-    images_BCHW = _ALIVE[handover].find(place, new)
-    return Batch(images_BCHW, torch.from_numpy(labels_B), torch.from_numpy(tickets_B))
+    images_BCHW = _TRANSFERS[transfer].find(slot, new)
+    return Batch(images_BCHW, torch.from_numpy(labels_B), torch.from_numpy(sample_indices_B))

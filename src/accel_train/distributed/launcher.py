@@ -1,4 +1,4 @@
-"""Starts the processes of a run on this machine, and finds out how many a launcher asked for."""
+"""Starts the processes of a run on this machine."""
 
 import math
 import os
@@ -11,25 +11,25 @@ from pathlib import Path
 
 from accel_train.distributed.environment import LAUNCHER_PID, available_cores, launched, launcher_pid
 from accel_train.errors import UserError
-from accel_train.system import signals as interruption
+from accel_train.system.signals import SIGNALS, release
 
 _ACCELERATE_LAUNCH = ("launch", "accelerate-launch", "accelerate.commands.launch")
 _SECONDS_TO_SAVE = 30.0  # for all processes once they are told to stop
 _SECONDS_AFTER_FAILURE = 10.0  # for the others once one has failed
 _POLL_SECONDS = 0.05
 USERS_MISTAKE = 2
-"""Exit code of a process that its user can put right."""
-_EXPLAINED = (0, 1, USERS_MISTAKE, *(reason.exit_code for reason in interruption.SIGNALS.values()))
+"""Exit code of a user's mistake."""
+_EXPLAINED = (0, 1, USERS_MISTAKE, *(reason.exit_code for reason in SIGNALS.values()))
 
 
 def processes_to_start(asked: int | None) -> int:
-    """Return how many processes this one must start to carry the run; 1 means: none, it is one of them.
+    """Return the number of processes to start; 1 means none: this process trains.
 
-    `accelerate launch` on CPUs starts one process whatever is asked; its only traces are MASTER_PORT without
-    RANK, and its command line (accelerate 1.15). What was asked there is started here.
+    `accelerate launch` on CPUs starts one process whatever is asked. Its only traces are MASTER_PORT without RANK,
+    and its command line (accelerate 1.15). The missing processes are started here.
 
     Raises:
-        UserError: launcher and option contradict each other, or what the launcher asked cannot be carried out.
+        UserError: launcher and option contradict each other, or the launcher asks for what cannot be started.
     """
     if launched():
         world_size = int(os.environ["WORLD_SIZE"])
@@ -49,6 +49,20 @@ def processes_to_start(asked: int | None) -> int:
     return by_launcher
 
 
+def check_processes(asked: int | None) -> None:
+    """Check that this process is one of as many as asked.
+
+    Raises:
+        UserError: it is not.
+    """
+    world_size = int(os.environ["WORLD_SIZE"]) if launched() else 1
+    if asked not in (None, world_size):
+        raise UserError(
+            f"{asked} processes asked for, but this is one of {world_size}",
+            f"start it with `accel_train train --processes {asked}` or a launcher",
+        )
+
+
 def _asked_of_accelerate() -> int:
     import psutil
 
@@ -61,7 +75,7 @@ def _asked_of_accelerate() -> int:
     from accelerate.commands.launch import launch_command_parser
 
     options = launch_command_parser().parse_args(words[start + 1 :])
-    # Accelerate's own rule: its default file counts unless --cpu is given.
+    # As Accelerate does: its default file is read unless --cpu is given.
     has_file = options.config_file or (Path(default_config_file).is_file() and not options.cpu)
     stored = load_config_from_file(options.config_file) if has_file else None
     count = options.num_processes or getattr(stored, "num_processes", None)
@@ -72,15 +86,15 @@ def _asked_of_accelerate() -> int:
 
 
 def start_processes(count: int, arguments: list[str]) -> int:
-    """Run this program `count` times as one job and return its exit code: that of the first failure.
+    """Run this program in `count` processes and return the exit code of the first that fails, or 0.
 
-    Processes have a session of their own, so that Ctrl-C reaches them once, through this one; when this one
-    dies, however suddenly, they stop as their `Interruption` says.
+    Each process has its own session, so that Ctrl-C reaches it once, through this one. When this process dies, they
+    save and stop (see system/signals.py).
     """
     received: list[int] = []
-    for number in interruption.SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, lambda number, frame: received.append(number))
-    interruption.release()
+    release()
     environment = {
         **os.environ,
         "WORLD_SIZE": str(count),
@@ -110,7 +124,7 @@ def start_processes(count: int, arguments: list[str]) -> int:
 
 
 def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
-    """Forward signals until all have ended, or too long after a signal or a failure; return the exit code."""
+    """Forward signals until all processes have ended, or time is up after a signal or failure; return the exit code."""
     launcher = launcher_pid()
     forwarded, failure, seconds, deadline = 0, 0, math.inf, math.inf
     codes: dict[int, int] = {}  # by rank, of those that have ended
@@ -128,7 +142,7 @@ def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
         for rank, code in ended.items():
             if code not in _EXPLAINED and -code not in received:
                 _say(rank, len(children), _how_it_ended(code))
-        # Those that lost it end with 1, perhaps before the next look.
+        # Ranks that lose their peer end with 1, perhaps before the next poll.
         failure = failure or min(filter(None, ended.values()), key=lambda code: code == 1, default=0)
         if deadline == math.inf and (failure or received):
             seconds = _SECONDS_TO_SAVE if received else _SECONDS_AFTER_FAILURE
@@ -137,7 +151,7 @@ def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
     for rank in range(len(children)):
         if rank not in codes:
             _say(rank, len(children), f"did not end within {seconds:g} s and was killed")
-    if USERS_MISTAKE in codes.values():  # those that then lost it have other codes
+    if USERS_MISTAKE in codes.values():  # ranks that then lost their peer have other codes
         return USERS_MISTAKE
     if failure == 0 and len(codes) < len(children):
         return 128 + received[0]

@@ -1,4 +1,4 @@
-"""Brings the processes of a run together, or says which of them have not come."""
+"""Forms the process group of a run, or reports the ranks that have not joined."""
 
 import os
 import socket
@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import torch
+from torch import Tensor
 from torch.distributed import PrefixStore, ProcessGroup, Store, TCPStore  # type: ignore[attr-defined]
 
 from accel_train.errors import LocalError, UserError
@@ -19,14 +20,14 @@ _MOST_NAMED = 8
 _POLL_SECONDS = 0.05
 _SECONDS_TO_END = 0.02
 _SLACK = 30
-"""Seconds more than asked for before the backend gives up: by then the peers have named and ended who hangs."""
+"""Extra seconds before the backend times out: by then the watchdog has reported and killed the hung rank."""
 
 
 def join(backend: str, timeout: int) -> None:
-    """Collective: form the group of all processes that the launcher has started, waiting `timeout` seconds for each.
+    """Collective: form the group of all processes that the launcher started, waiting up to `timeout` seconds.
 
     Raises:
-        UserError: some have not come, or cannot be reached.
+        UserError: some have not joined, or cannot be reached.
     """
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     deadline = time.monotonic() + timeout
@@ -39,26 +40,26 @@ def join(backend: str, timeout: int) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise LocalError(f"rank {rank} cannot reach the other processes: {reason}", _HINT) from error
-    os.register_at_fork(before=_let_threads_end)
+    os.register_at_fork(before=_wait_for_threads)
 
 
-def _let_threads_end() -> None:
-    """Let the backend's threads drop what they hold: a loader worker that is forked just then hangs at once.
+def _wait_for_threads() -> None:
+    """Wait until the backend's threads have released their locks: a loader worker forked before that would hang.
 
-    (CPython issue 112275, seen with 3.11.7: a lock that such a thread takes for a moment stays taken in the fork.)
+    CPython issue 112275, seen with 3.11.7: a lock that such a thread holds for a moment stays locked in the fork.
     """
     time.sleep(_SECONDS_TO_END)
 
 
 def connect(timeout: int) -> Store:
-    """Return a connection of its own to where the processes of the run have met."""
+    """Return a new connection to the store of the process group."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     span = timedelta(seconds=timeout)
     return _of_this_attempt(TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False))
 
 
 def host_group(timeout_seconds: float) -> ProcessGroup | None:
-    """Collective: return a group of all processes that exchanges small facts on the CPU; None if there is one alone."""
+    """Collective: return a new group of all processes for small values on the CPU; None for a single process."""
     if not torch.distributed.is_initialized():
         return None
     backend = "mpi" if torch.distributed.get_backend() == "mpi" else "gloo"
@@ -68,7 +69,7 @@ def host_group(timeout_seconds: float) -> ProcessGroup | None:
 
 
 def exchange(group: ProcessGroup | None, numbers: list[int]) -> list[list[int]]:
-    """Collective: return the numbers of every process, by rank; each gives equally many, of 64 bits at most."""
+    """Collective: return the numbers of every process, by rank; all give the same count, of 64 bits at most."""
     if group is None:
         return [numbers]
     own = torch.tensor(numbers, dtype=torch.int64)
@@ -77,25 +78,44 @@ def exchange(group: ProcessGroup | None, numbers: list[int]) -> list[list[int]]:
     return [each.tolist() for each in everyones]
 
 
+def sends_gpu_tensors() -> bool:
+    """Return whether the backend sends from GPU memory; Gloo does not."""
+    return torch.distributed.get_backend() != "gloo"
+
+
+def exchange_tensors(sent: list[list[Tensor]], received: list[list[Tensor]]) -> None:
+    """Collective: send a list of tensors to each other process and receive one from each; lists are by rank."""
+    own_rank = torch.distributed.get_rank()
+    operations = [
+        torch.distributed.P2POp(operation, tensor, rank)
+        for operation, lists in ((torch.distributed.irecv, received), (torch.distributed.isend, sent))
+        for rank, tensors in enumerate(lists)
+        if rank != own_rank
+        for tensor in tensors
+    ]
+    for work in torch.distributed.batch_isend_irecv(operations):
+        work.wait()
+
+
 def leave() -> None:
-    """Leave the group of processes, however the run ended."""
+    """Leave the process group, however the run ended."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        with suppress(RuntimeError):  # a peer that has died is no news here
+        with suppress(RuntimeError):  # a dead peer was reported before
             torch.distributed.destroy_process_group()
 
 
 def _of_this_attempt(store: Store) -> Store:
-    """Keep processes that a launcher has restarted from the addresses of the attempt before."""
+    """Hide the addresses of the attempt before from processes that a launcher has restarted."""
     return PrefixStore(f"attempt{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _open_store(rank: int, timeout: int, deadline: float) -> Store:
-    """Connect to where the processes meet; rank 0 opens it unless the launcher has."""
+    """Connect to the store; rank 0 opens it unless the launcher has."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     hosts = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    # torch would wait as well, but print a stack of C++ calls in the end.
+    # torch would wait too, but print a C++ stack trace in the end.
     if not hosts and not _answers(address, port, deadline):
-        raise LocalError(f"rank 0 did not join within {timeout} s: nobody is at {address}:{port}", _HINT)
+        raise LocalError(f"rank 0 did not join within {timeout} s: nothing listens at {address}:{port}", _HINT)
     span = timedelta(seconds=timeout)
     try:
         return TCPStore(address, port, is_master=hosts, timeout=span, wait_for_workers=False, multi_tenant=hosts)
@@ -122,8 +142,8 @@ def _wait_for_all(store: Store, rank: int, world_size: int, timeout: int, deadli
             if time.monotonic() > deadline:
                 raise _absence([other for other, name in enumerate(names) if not store.check([name])], timeout)
             time.sleep(_POLL_SECONDS)
-    except RuntimeError:  # rank 0 has given up first, and reported who is missing
-        raise UserError("the processes that had come did not wait any longer", _HINT) from None
+    except RuntimeError:  # rank 0 has timed out first, and reported the missing ranks
+        raise UserError("the other ranks have stopped waiting", _HINT) from None
 
 
 def _absence(missing: list[int], timeout: int) -> UserError:

@@ -1,4 +1,4 @@
-"""Compares what must be equal on all processes."""
+"""Checks that all processes hold the same weights, order and configuration."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,24 +11,24 @@ from accel_train.distributed import process_group
 from accel_train.errors import UserError
 from accel_train.rng import hash_ids, make_key
 
-_COLUMNS = 2**14  # 128 KiB of int64 stay in a core's cache
+_COLUMNS = 2**14  # 128 KiB of int64 fit into a core's cache
 _MULTIPLIER = 6364136223846793005
 """Knuth's for a generator of 64 bits (MMIX); 1 modulo 4, so that no short sum of its powers is rich in factors 2."""
 _WORDS = {1: torch.int8, 2: torch.int16}
-"""Integers as wide as an element; wider ones are read as several of 32 bits."""
+"""Integer dtypes by element size in bytes; wider elements are read as several words of 32 bits."""
 
 
 def fingerprint(tensors: Iterable[Tensor], *numbers: int) -> int:
-    """Hash the bits of tensors on one device, and numbers, to 64 unsigned bits; every position counts.
+    """Hash the bits of unsharded tensors on one device, and numbers, to 64 unsigned bits; order matters.
 
-    Sharded tensors are left out: each process has another part of them. Waits for the device once, at the end.
-    The tensors' words are written line by line into a table, each of whose columns is hashed as a polynomial.
-    1.6 ms for a million floats, 0.8 ms more for any (one thread of a 2.8 GHz Xeon, torch 2.14.1, 2026-11-28).
+    Synchronizes with the device once, at the end. The words of the tensors are folded line by line into a table, each
+    column of which is a polynomial hash. A million floats take 1.6 ms, of which 0.8 ms is fixed (one thread of a
+    2.8 GHz Xeon, torch 2.14.1, 2026-11-28).
     """
     key = make_key("sameness")
     table: Tensor | None = None
     sizes: list[int] = []
-    for tensor in filter(_whole, tensors):
+    for tensor in tensors:
         words = _words(tensor)
         sizes.append(words.numel())
         if table is None:
@@ -41,24 +41,24 @@ def fingerprint(tensors: Iterable[Tensor], *numbers: int) -> int:
 
 
 def compare(group: Any, found: Mapping[str, int], update: int) -> None:
-    """Collective: see that the numbers of 64 unsigned bits, by the name of what they stand for, are all alike.
+    """Collective: check that all processes have the same fingerprints, given by the name of what was hashed.
 
     Raises:
-        UserError: one is not.
+        UserError: one differs.
     """
     by_rank = process_group.exchange(group, [value - 2**63 for value in found.values()])
     if difference := first_difference(by_rank, list(found)):
         rank, what = difference
         raise UserError(
-            f"the {what} of rank {rank} differ from those of the other processes, found after update {update}",
+            f"the {what} of rank {rank} differ from those of the other ranks, found after update {update}",
             "look for code that depends on the rank, or a faulty device; the last checkpoint is older than this",
         )
 
 
 def first_difference(fingerprints_by_rank: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[int, str] | None:
-    """Return the first rank that differs from the majority, and the name of the first thing in which it does.
+    """Return the first rank that differs from the majority, and the name of its first fingerprint that does.
 
-    Each rank gives one fingerprint for each name. Where no majority is, rank 0 is right.
+    Each rank gives one fingerprint a name. Without a majority rank 0 counts as right.
     """
     usual = [Counter(of_all).most_common(1)[0][0] for of_all in zip(*fingerprints_by_rank, strict=True)]
     for rank, fingerprints in enumerate(fingerprints_by_rank):
@@ -68,11 +68,5 @@ def first_difference(fingerprints_by_rank: Sequence[Sequence[int]], names: Seque
     return None
 
 
-def _whole(tensor: Tensor) -> bool:
-    """Tell whether every process has all of it (torch's DTensor has placements, and takes a second to import)."""
-    return all(placement.is_replicate() for placement in getattr(tensor, "placements", ()))
-
-
 def _words(tensor: Tensor) -> Tensor:
-    local: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return local.detach().reshape(-1).view(_WORDS.get(local.element_size(), torch.int32))
+    return tensor.detach().reshape(-1).view(_WORDS.get(tensor.element_size(), torch.int32))

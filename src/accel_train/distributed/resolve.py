@@ -1,6 +1,6 @@
-"""Chooses device, precision, strategy and backend from what user and launcher ask for, or says why it cannot be.
+"""Chooses device, precision, strategy and backend from options and launcher, or reports why it cannot.
 
-What the user asks for wins over the launcher's configuration.
+An option wins over the launcher's configuration.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from accel_train.errors import UserError
 
 _FROM_LAUNCHER = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
 _BACKENDS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "gloo"), "mps": ()}
-"""By device; the first is taken unless another is asked for."""
+"""By device; the first is the default."""
 _NOT_YET = {
     "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
     "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
@@ -21,10 +21,10 @@ _NOT_YET = {
 
 
 def choose_device(asked: str, environ: Mapping[str, str]) -> str:
-    """Return cpu, cuda or mps; auto prefers what computes fastest unless the launcher's config says CPU.
+    """Return cpu, cuda or mps; auto prefers the accelerator unless the launcher's configuration says CPU.
 
     Raises:
-        UserError: the device is not there, or not once for each process of this machine.
+        UserError: there is no such device, or fewer than processes on this machine.
     """
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if asked == "auto":
@@ -43,10 +43,10 @@ def choose_device(asked: str, environ: Mapping[str, str]) -> str:
 
 
 def choose_precision(asked: str | None, device: str, environ: Mapping[str, str]) -> str:
-    """Return the precision that runs: a flag wins over the launcher's configuration, fp32 is the last resort.
+    """Return the precision that runs: the option's, else the launcher's, else fp32.
 
     Raises:
-        UserError: it would do nothing on this device, or does not exist.
+        UserError: it has no effect on this device, or does not exist.
     """
     source = "--precision"
     if asked is None:
@@ -56,17 +56,17 @@ def choose_precision(asked: str | None, device: str, environ: Mapping[str, str])
             raise UserError(f"{source} {launcher} is not supported", f"choose {', '.join(_FROM_LAUNCHER)}")
         asked = _FROM_LAUNCHER[launcher]
     if asked in ("fp16", "tf32") and device != "cuda":
-        raise UserError(f"{source} {asked} does nothing on {device}", "use bf16 or fp32")
+        raise UserError(f"{source} {asked} has no effect on {device}", "use bf16 or fp32")
     if asked == "fp64" and device == "mps":
         raise UserError("--precision fp64 does not exist on mps", "use --device cpu")
     return asked
 
 
 def choose_strategy(asked: str, world_size: int, environ: Mapping[str, str]) -> str:
-    """Return ddp or fsdp2; auto is what the launcher's configuration says, ddp if nothing.
+    """Return the name of a strategy; auto is the launcher's, or ddp.
 
     Raises:
-        UserError: it does not exist here, or has no effect.
+        UserError: it is not supported, or has no effect.
     """
     for variable, name in _NOT_YET.items():
         if _is_set(variable, environ):
@@ -82,10 +82,10 @@ def choose_strategy(asked: str, world_size: int, environ: Mapping[str, str]) -> 
 
 
 def choose_backend(asked: str | None, device: str, world_size: int) -> str | None:
-    """Return the backend by which processes exchange tensors; None for a process alone.
+    """Return the communication backend; None for a single process.
 
     Raises:
-        UserError: it is not there, or does not serve this device, or has no effect.
+        UserError: it is not available, does not support this device, or has no effect.
     """
     if world_size == 1:
         if asked is None:
@@ -103,7 +103,7 @@ def choose_backend(asked: str | None, device: str, world_size: int) -> str | Non
     if not there[asked]:
         raise UserError(f"--backend {asked}, but this torch was built without it", "leave it out")
     if asked not in _BACKENDS[device]:
-        raise UserError(f"--backend {asked} does not serve {device}", f"choose {' or '.join(_BACKENDS[device])}")
+        raise UserError(f"--backend {asked} does not support {device}", f"choose {' or '.join(_BACKENDS[device])}")
     return asked
 
 

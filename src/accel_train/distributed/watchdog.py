@@ -1,4 +1,4 @@
-"""Finds the process that holds up the others, names it and ends it."""
+"""Watchdog: reports and kills a hung rank."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _PERIOD_SECONDS = 1.0
 _ASLEEP_SECONDS = 5.0
-"""A watch that was not run for so long was stopped together with its process, so it has missed what others did."""
+"""A watchdog thread that did not run for this long was suspended with its process, so it missed the others' ticks."""
 
 _NEVER = timedelta(days=7)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What is known of another process; moments are seconds of this process's monotonic clock."""
+    """State of another process as last read; times are seconds of this process's monotonic clock."""
 
     rank: int
     ticked_at: float
@@ -38,13 +38,13 @@ class Peer:
     ticks: int = -1
     beat: int = -1
     host: str | None = None
-    """None until it has written something."""
+    """None until it has written its first entry."""
     pid: int = 0
     process: psutil.Process | None = None
-    """None unless it is on this machine."""
+    """None if it is on another machine."""
 
     def heard(self, entry: bytes, now: float) -> Peer:
-        """Return what is known after its entry in the store was read."""
+        """Return the state after reading its entry in the store."""
         host, pid, ticks, beat = json.loads(entry)
         peer = self if self.host else replace(self, host=host, pid=pid, process=_find(self.rank, host, pid))
         if ticks != peer.ticks:
@@ -55,9 +55,9 @@ class Peer:
 def holding_up(
     peers: Collection[Peer], ticks: int, timeout: float, *, awake_since: float, read_at: float
 ) -> list[Peer]:
-    """Return who keeps a process with so many ticks waiting: those without sign of life, else the furthest behind.
+    """Return the peers that a process with `ticks` ticks waits for: without a heartbeat, else the furthest behind.
 
-    Peers were last read at `read_at`; silence before `awake_since` does not count.
+    Peers were last read at `read_at`; silence before `awake_since` is ignored.
     """
     silent = [peer for peer in peers if read_at - max(peer.beat_at, awake_since) >= timeout]
     lowest = min((peer.ticks for peer in peers), default=ticks)
@@ -67,48 +67,49 @@ def holding_up(
     return silent or late
 
 
-class PeerWatch:
-    """A watch on the other processes, from threads of its own.
+class Watchdog:
+    """Watches the other processes from threads of its own.
 
-    Every process counts the places where it may wait for others. One that has not moved for `timeout` seconds
-    ends, with code 1, those that it waits for and itself: a peer that is stopped or dead, or that has not moved for
-    as long although it is behind. Where all are equally far, all compute, and nothing happens.
+    Every process counts a tick where it may wait for others. One that has not ticked for `timeout` seconds kills the
+    peers that it waits for and exits with code 1: a peer without a heartbeat, or one that has not ticked for as long
+    although it is behind. If all are equally far, all compute, and nothing happens.
 
-    `report` gets a line for each process that is ended; this process ends at once when it returns.
+    `report` gets a line for each process that is killed; this process exits right after.
     """
 
-    def __init__(self, store: Store, rank: int, world_size: int, timeout: float, report: Callable[[str], None]) -> None:
-        self._store = store
-        self._store.set_timeout(_NEVER)  # after a pause of all processes it goes on
+    def __init__(self, rank: int, world_size: int, timeout: float, report: Callable[[str], None] | None = None) -> None:
         self._rank = rank
         self._timeout = timeout
-        self._report = report
+        self._report = report or _print
         self._ticks = 0
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._exchange, self._watch)]
-        now = time.monotonic()
-        self._peers = {other: Peer(other, now, now) for other in range(world_size) if other != rank}
-        self._read_at = now
+        self._others = [other for other in range(world_size) if other != rank]
 
-    def start(self) -> None:
-        """Begin to watch; all processes call it within `timeout` seconds."""
+    def start(self, store: Store) -> None:
+        """Start to watch; all processes call it within `timeout` seconds."""
+        self._store = store
+        self._store.set_timeout(_NEVER)  # after all processes were suspended it still answers
+        self._read_at = now = time.monotonic()
+        self._peers = {other: Peer(other, now, now) for other in self._others}
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End the watch; all processes call it after their last wait for others, before what one does alone."""
+        """Stop to watch; all processes call it after their last wait for others, before one works alone."""
         self._stopped.set()
         for thread in self._threads:
-            thread.join(timeout=2 * _PERIOD_SECONDS)  # the store may not answer
+            if thread.ident is not None:
+                thread.join(timeout=2 * _PERIOD_SECONDS)  # the store may not answer
 
     def tick(self) -> None:
-        """Count a place before or after which this process may wait for others."""
+        """Count a point before or after which this process may wait for others."""
         self._ticks += 1
 
     def _exchange(self) -> None:
-        """Write this process's state and read the others', as long as the store answers."""
+        """Write this process's state and read the others', while the store answers."""
         host, pid, beat = socket.gethostname(), os.getpid(), 0
-        with suppress(RuntimeError):  # a store that is gone is as silent as one that hangs: see _culprits
+        with suppress(RuntimeError):  # a store that is gone is as silent as one that hangs: see _hung
             while not self._stopped.is_set():
                 self._store.set(f"peers/{self._rank}", json.dumps([host, pid, self._ticks, beat]))
                 self._read()
@@ -134,45 +135,41 @@ class PeerWatch:
             if self._ticks != ticks:
                 ticks, ticked_at = self._ticks, now
             if now - max(ticked_at, awake_since) >= self._timeout:
-                self._end(self._culprits(now, awake_since))
+                self._end(self._hung(now, awake_since))
 
-    def _culprits(self, now: float, awake_since: float) -> list[Peer]:
-        # Of a store that does not answer only its host can be blamed: the others are not heard of.
+    def _hung(self, now: float, awake_since: float) -> list[Peer]:
+        # If the store does not answer, nothing is known of the other ranks: its host is at fault.
         store_silent = now - max(self._read_at, awake_since) >= self._timeout
         if store_silent and self._rank != 0 and not _launcher_holds_store():
             return [self._peers[0]]
         peers = list(self._peers.values())
         return holding_up(peers, self._ticks, self._timeout, awake_since=awake_since, read_at=self._read_at)
 
-    def _end(self, culprits: list[Peer]) -> None:
-        if not culprits:
+    def _end(self, hung: list[Peer]) -> None:
+        if not hung:
             return
         try:
-            for peer in culprits:
+            for peer in hung:
                 self._report(_end_peer(peer, self._timeout))
         finally:
             os._exit(1)
 
 
-def watch_peers(timeout: int) -> PeerWatch | None:
-    """Collective: begin to look for processes that hold up the others; None if there can be none."""
+def start_watchdog(watchdog: Watchdog, timeout: int) -> None:
+    """Collective: start a watchdog, unless the process is alone or MPI manages the processes."""
     import torch.distributed
 
-    if not torch.distributed.is_initialized() or torch.distributed.get_backend() == "mpi":
-        return None
-    rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    watch = PeerWatch(process_group.connect(timeout), rank, world_size, timeout, _say)
-    watch.start()
-    return watch
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() != "mpi":
+        watchdog.start(process_group.connect(timeout))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 def _find(rank: int, host: str, pid: int) -> psutil.Process | None:
-    """Return the process if it is on this machine; machines and containers may share a name."""
+    """Return the process if it is on this machine; two hosts or containers may have the same name."""
     if host == socket.gethostname():
         with suppress(psutil.Error):
             process = psutil.Process(pid)
@@ -182,7 +179,7 @@ def _find(rank: int, host: str, pid: int) -> psutil.Process | None:
 
 
 def _end_peer(peer: Peer, timeout: float) -> str:
-    """Kill the process if it is on this machine; return one line on what it did and what came of it."""
+    """Kill a process if it is on this machine; return a line that names it and the outcome."""
     limit = f"{timeout:g} s (--timeout)"
     if peer.host is None:
         return f"rank {peer.rank} did not start within {limit}"
@@ -191,15 +188,15 @@ def _end_peer(peer: Peer, timeout: float) -> str:
         outcome = "killed"
         try:
             workers = peer.process.children(recursive=True)
-            peer.process.kill()  # psutil refuses to kill another one that has got its number
+            peer.process.kill()  # psutil refuses if the PID was reused
             _kill(workers)
         except psutil.NoSuchProcess:
-            outcome = "it is gone"
+            outcome = "it has ended"
     return f"rank {peer.rank} (process {peer.pid} on {peer.host}) has not answered for {limit}: {outcome}"
 
 
 def _kill(workers: list[psutil.Process]) -> None:
-    """Kill the loader workers of a process: the one that it hung for may be deaf to anything less."""
+    """Kill the loader workers of a process: a worker that hangs may ignore SIGTERM."""
     for worker in workers:
         with suppress(psutil.NoSuchProcess):
             worker.kill()

@@ -1,4 +1,4 @@
-"""Formats epochs as rows of a table that has as many columns as a width allows."""
+"""Formats epochs as rows of a table with as many columns as fit into a width."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,17 +10,17 @@ _GAP = "  "
 
 
 class Column(NamedTuple):
-    """A column, right-aligned."""
+    """A right-aligned column."""
 
     name: str
     width: int
     importance: int
-    """Columns of low importance are the first to go in a narrow window."""
+    """In a narrow window, the least important columns are left out first."""
     text: Callable[[RunStarted, EpochEnd], str]
 
 
 _COLUMNS = (
-    Column("epoch", 7, 9, lambda started, end: f"{end.epoch}/{started.epochs}"),
+    Column("epoch", 7, 9, lambda started, end: f"{end.epoch}/{started.plan.epochs}"),
     Column("train loss", 10, 5, lambda started, end: loss(end.train_loss)),
     Column("val loss", 8, 6, lambda started, end: loss(end.val_loss)),
     Column("val accuracy", 12, 8, lambda started, end: accuracy(end.val_accuracy)),
@@ -32,12 +32,12 @@ _COLUMNS = (
 )
 
 
-def fitting_columns(width: int, averaged: bool = False) -> list[Column]:
-    """Return the most important columns that fit side by side, in their usual order, at least one.
+def fitting_columns(width: int, ema: bool = False) -> list[Column]:
+    """Return the most important columns that fit into a width, in their usual order, at least one.
 
-    `averaged` tells whether there are averaged weights, which have a column of their own.
+    With `ema` there is a column for the accuracy of the averaged weights.
     """
-    columns = [column for column in _COLUMNS if averaged or column.name != "ema"]
+    columns = [column for column in _COLUMNS if ema or column.name != "ema"]
     while len(columns) > 1 and len(header(columns)) > width:
         columns.remove(min(columns, key=lambda column: column.importance))
     return columns
@@ -49,5 +49,5 @@ def header(columns: list[Column]) -> str:
 
 
 def row(columns: list[Column], started: RunStarted, end: EpochEnd) -> str:
-    """Return the line of one epoch."""
+    """Return the line of an epoch."""
     return _GAP.join(column.text(started, end).rjust(column.width) for column in columns)

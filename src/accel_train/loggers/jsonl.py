@@ -1,4 +1,4 @@
-"""The sink for programs: a JSON object a line, numbers unrounded."""
+"""The logger for programs: one JSON object per line, numbers unrounded."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from accel_train.events import Event, as_record
 
 
 class JsonLines:
-    """Writes the record of each event of some kinds, and flushes it."""
+    """Writes and flushes the record of each event of the given kinds."""
 
     def __init__(self, stream: TextIO, kinds: tuple[type[Event], ...]) -> None:
         self._stream = stream
@@ -22,5 +22,5 @@ class JsonLines:
 
 
 def _portable(value: Any) -> Any:
-    """Return None for NaN and the infinities, which JSON does not have."""
+    """Replace NaN and infinities, which JSON lacks, by None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The sinks for a file or a pipe: plain lines, each flushed, without control characters."""
+"""The loggers for a file or a pipe: plain lines, each flushed, without control characters."""
 
 import math
 import time
@@ -11,6 +11,7 @@ from accel_train.events import (
     EpochEnd,
     Event,
     Notice,
+    PlanRecord,
     Profiled,
     Progress,
     Resumed,
@@ -24,18 +25,19 @@ from accel_train.loggers.banner import print_banner
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.summary import print_summary, stopped_line, summary_line
 from accel_train.loggers.text import accuracy, duration, learning_rate, loss, printable, speed
-from accel_train.loggers.throughput import Pace
+from accel_train.loggers.throughput import Throughput
 
 _SECONDS_BETWEEN_LINES = 30
 _LINES_PER_RUN = 10
 _GAP = "  "
 
 
-class LineSink:
-    """Writes a line for each epoch, and in between one every 30 s or 10 % of the run."""
+class PlainLogger:
+    """Writes a line per epoch, and in between one every 30 s or 10 % of the run."""
 
-    _run: RunStarted
-    _pace: Pace
+    _run_folder: str
+    _plan: PlanRecord
+    _throughput: Throughput
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -61,32 +63,32 @@ class LineSink:
         self._handlers[type(event)](event)
 
     def _start(self, event: RunStarted) -> None:
-        self._run = event
-        self._pace = Pace(event.global_batch, self._clock)
+        self._run_folder, self._plan = event.run_folder, event.plan
+        self._throughput = Throughput(event.plan.global_batch, self._clock)
         print_banner(self._console, event)
-        self._plan_next_line(update=0)
+        self._schedule_next_line(update=0)
 
     def _count(self, event: UpdateDone) -> None:
-        self._pace.count(event)
+        self._throughput.count(event)
         due = event.update >= self._next_update or self._clock() >= self._next_time
-        epoch_is_over = event.update % self._run.updates_per_epoch == 0  # its own line follows
+        epoch_is_over = event.update % self._plan.updates_per_epoch == 0  # the line of the epoch follows
         if due and not epoch_is_over:
-            total = self._run.total_updates
+            total = self._plan.total_updates
             self._write(
                 f"update {event.update:,}/{total:,}",
                 f"{100 * event.update / total:.0f} %",
                 *self._progress,
-                f"{speed(self._pace.images_per_second())} images/s",
+                f"{speed(self._throughput.images_per_second())} images/s",
             )
-            self._progress = ()  # said once
-            self._plan_next_line(event.update)
+            self._progress = ()  # written once
+            self._schedule_next_line(event.update)
 
     def _note_progress(self, event: Progress) -> None:
         self._progress = (f"lr {learning_rate(event.lr)}", f"local loss {loss(event.local_loss)}")
 
     def _write_epoch(self, event: EpochEnd) -> None:
         self._write(
-            f"epoch {event.epoch}/{self._run.epochs}",
+            f"epoch {event.epoch}/{self._plan.epochs}",
             f"train loss {loss(event.train_loss)}",
             f"val loss {loss(event.val_loss)}",
             f"val accuracy {accuracy(event.val_accuracy)}",
@@ -96,23 +98,23 @@ class LineSink:
             *([f"ema {accuracy(event.ema_val_accuracy)}"] if event.ema_val_accuracy is not None else []),
             *(["best"] if event.best else []),
         )
-        self._plan_next_line(event.update)
+        self._schedule_next_line(event.update)
 
     def _end(self, event: RunEnded) -> None:
-        print_summary(self._console, event, self._run.run_folder)
+        print_summary(self._console, event, self._run_folder)
 
-    def _write(self, *facts: str) -> None:
-        self._stream.write(_GAP.join(facts) + "\n")
+    def _write(self, *parts: str) -> None:
+        self._stream.write(_GAP.join(parts) + "\n")
         self._stream.flush()
 
-    def _plan_next_line(self, update: int) -> None:
-        lines_done = update * _LINES_PER_RUN // self._run.total_updates
-        self._next_update = math.ceil((lines_done + 1) * self._run.total_updates / _LINES_PER_RUN)
+    def _schedule_next_line(self, update: int) -> None:
+        lines_done = update * _LINES_PER_RUN // self._plan.total_updates
+        self._next_update = math.ceil((lines_done + 1) * self._plan.total_updates / _LINES_PER_RUN)
         self._next_time = self._clock() + _SECONDS_BETWEEN_LINES
 
 
-class EndLineSink:
-    """Writes nothing but notices, and one line at the end of a run."""
+class QuietLogger:
+    """Writes notices, and one line at the end of a run."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Shows where the time of the updates that were profiled went, on one screen."""
+"""Formats a profile as a table that fits on one screen."""
 
 from dataclasses import astuple
 
@@ -6,22 +6,22 @@ from accel_train.events import PhaseTimes, Profiled
 from accel_train.loggers.text import printable, quantity
 
 _NAMES = ("data wait", "forward", "backward", "optimizer", "comm.", "other")
-_MOST_RANKS = 8
+_MAX_RANKS = 8
 _WIDTH = 11
 
 
 def profile_lines(event: Profiled) -> list[str]:
-    """Return a table of ranks, milliseconds per update and their shares, 80 columns wide."""
+    """Return a table, 80 columns wide: a row per rank, milliseconds per update and their shares by phase."""
     slowest_first = sorted(range(len(event.ranks)), key=lambda rank: -event.ranks[rank].own)
-    shown = sorted(slowest_first[:_MOST_RANKS])
+    shown = sorted(slowest_first[:_MAX_RANKS])
     header = "rank" + "".join(name.rjust(_WIDTH) for name in _NAMES) + "total".rjust(9)
     return [
-        f"profile of the updates {event.first_update:,} to {event.last_update:,}: ms per update, share of it",
+        f"profile of updates {event.first_update:,} to {event.last_update:,}: ms per update, share of the total",
         header,
         *(_row(rank, event.ranks[rank]) for rank in shown),
         *([f"the {len(shown)} slowest of {len(event.ranks)} ranks"] if len(shown) < len(event.ranks) else []),
-        *_verdict(event),
-        "comm.: waited for others, computed nothing; other: augmentation, metrics, saving",
+        *_slowest(event),
+        "comm.: waiting for other ranks; other: augmentation, metrics, saving",
         f"traces, for https://ui.perfetto.dev: {printable(event.traces)}",
     ]
 
@@ -31,14 +31,14 @@ def _row(rank: int, times: PhaseTimes) -> str:
     return f"{rank:>4}" + "".join(cells) + _milliseconds(times.total).rjust(9)
 
 
-def _verdict(event: Profiled) -> list[str]:
+def _slowest(event: Profiled) -> list[str]:
     if len(event.ranks) == 1:
         return []
     slowest, fastest = event.ranks[event.slowest_rank], min(event.ranks, key=lambda times: times.own)
-    ahead = 100 * (slowest.own / fastest.own - 1)
+    excess = 100 * (slowest.own / fastest.own - 1)
     return [
-        f"slowest: rank {event.slowest_rank}, {_milliseconds(slowest.own)} ms of its own, "
-        f"{ahead:.0f} % more than the fastest of {quantity(len(event.ranks), 'rank')}"
+        f"slowest: rank {event.slowest_rank}, {_milliseconds(slowest.own)} ms without comm., "
+        f"{excess:.0f} % above the fastest of {quantity(len(event.ranks), 'rank')}"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Logs of every process: a file for each, and lines on stderr that name the process."""
+"""The log of each process: a file per rank, and lines on stderr that start with the rank."""
 
 import logging
 import os
@@ -14,15 +14,17 @@ _logger = logging.getLogger("accel_train")
 _CLEAR_LINE = "\r\x1b[2K"
 
 
-def start_logging(path: Path, rank: int, world_size: int, device: str, console_level: int) -> None:
-    """Send every log record and warning of this process to `path`, and from `console_level` on to stderr.
+def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
+    """Send log records and warnings of this process to log/rank_N.log, and those from `console_level` on to stderr.
 
-    The records of libraries and of the `warnings` module go the same way, from WARNING on. Handlers of
-    an earlier call are replaced. Lines bear no time: the logs of equal runs can be compared.
+    Records of libraries and of the `warnings` module are included from WARNING on. Handlers of an earlier call are
+    replaced. Lines have no timestamps, so that logs of equal runs can be compared.
     """
+    path = Path(started.run_folder, "log", f"rank_{rank}.log")
     path.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f"[rank {rank}/{started.hardware.world_size} {started.hardware.device}] " if rank else ""
     file = _RaisingFileHandler(path, encoding="utf-8", errors="backslashreplace")
-    console = logging.StreamHandler(_Stderr(f"[rank {rank}/{world_size} {device}] " if rank else ""))
+    console = logging.StreamHandler(_Stderr(prefix))
     console.setLevel(console_level)
     for handler in (file, console):
         handler.setFormatter(logging.Formatter("%(line)s"))
@@ -32,8 +34,8 @@ def start_logging(path: Path, rank: int, world_size: int, device: str, console_l
     logging.captureWarnings(True)
 
 
-class RankLogSink:
-    """Logs the numbers of this process: all of them in the file, on ranks other than 0 one line an epoch."""
+class RankLogger:
+    """Logs the numbers of this process: all in the file; on stderr one line per epoch, except on rank 0."""
 
     def __init__(self, rank: int) -> None:
         self._level = logging.INFO if rank else logging.DEBUG
@@ -41,7 +43,8 @@ class RankLogSink:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
-            _logger.log(self._level, "runs on %s, %s", event.device, quantity(event.threads, "thread"))
+            hardware = event.hardware
+            _logger.log(self._level, "running on %s, %s", hardware.device, quantity(hardware.threads, "thread"))
         elif isinstance(event, Progress):
             self._last = event
             _logger.debug(
@@ -65,33 +68,33 @@ class RankLogSink:
 
 
 class _RaisingFileHandler(logging.FileHandler):
-    """Raises what goes wrong, such as a full disk, where logging would print a traceback and go on."""
+    """Raises errors such as a full disk; logging's own handler prints a traceback and continues."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         raise sys.exc_info()[1] or AssertionError("called without an error")
 
 
 class _Stderr:
-    """What stderr is at the moment of writing: while a bar is shown, Rich puts its own stream there.
+    """Writes to the current sys.stderr, which Rich replaces while a progress bar is shown.
 
-    The bar of rank 0 stands on the same terminal as the lines of the other ranks, which have a prefix.
-    They clear it, and rank 0 draws it again below.
+    Ranks other than 0, whose lines have a prefix, share the terminal with the bar of rank 0. They clear the bar's line,
+    and rank 0 draws the bar again below.
     """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def write(self, text: str) -> None:
-        may_meet_a_bar = self._prefix and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        shares_terminal_with_bar = self._prefix and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         lines = textwrap.indent(text, self._prefix)
-        sys.stderr.write(_CLEAR_LINE + lines if may_meet_a_bar else lines)
+        sys.stderr.write(_CLEAR_LINE + lines if shares_terminal_with_bar else lines)
 
     def flush(self) -> None:
         sys.stderr.flush()
 
 
 def _add_line(record: logging.LogRecord) -> bool:
-    """Set the text of a record's line, with the level where it means trouble, and let the record pass."""
+    """Set the text of a record's line, with the level from WARNING on, and let the record pass."""
     level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
     record.line = level + record.getMessage().rstrip()
     return True

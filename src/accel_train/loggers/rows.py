@@ -1,4 +1,4 @@
-"""Prints rows of a label and a text, with the texts under each other."""
+"""Prints rows of a label and a text in two aligned columns."""
 
 import sys
 import textwrap
@@ -9,13 +9,13 @@ from rich.text import Text
 from accel_train.loggers.text import printable
 
 Row = tuple[str, str]
-"""A label, empty where the text goes on from the row above, and a text."""
+"""A label, empty if the text continues the row above, and a text."""
 
 _LABEL_WIDTH = 15
 
 
 def print_rows(console: Console, rows: list[Row], wrap: bool = True) -> None:
-    """Print rows, on a terminal wrapped at words unless they are to be copied; one line each in a file."""
+    """Print rows: wrapped at words on a terminal if `wrap`, one line each in a file."""
     width = console.width if wrap and console.is_terminal else sys.maxsize
     for label, text in rows:
         lines = textwrap.fill(
@@ -25,7 +25,6 @@ def print_rows(console: Console, rows: list[Row], wrap: bool = True) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        # Text, because a str would be read as markup: a folder may be called "a[/x]b".
-        line = Text(lines)
+        line = Text(lines)  # Rich would read markup in a str, such as the folder "a[/x]b"
         line.stylize("bold", 0, len(label))
         console.print(line, soft_wrap=True)

@@ -1,12 +1,13 @@
-"""Chooses the sinks of a process: what a person sees, what a program reads, what is kept."""
+"""Opens the loggers of a process; a new logger is one row of `LOGGERS`."""
 
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from rich.console import Console
 
@@ -23,48 +24,78 @@ from accel_train.events import (
     Stopped,
 )
 from accel_train.loggers.jsonl import JsonLines
-from accel_train.loggers.plain import EndLineSink, LineSink
-from accel_train.loggers.rank_log import RankLogSink, start_logging
-from accel_train.loggers.terminal import TerminalSink
+from accel_train.loggers.plain import PlainLogger, QuietLogger
+from accel_train.loggers.rank_log import RankLogger, start_logging
+from accel_train.loggers.terminal import TerminalLogger
 
-Sink = Callable[[Event], None]
+Logger = Callable[[Event], None]
+"""Takes each event of a run, in order."""
 
-_RESUMED = (Progress, EpochEnd, Profiled, RunEnded)
-_ALL = (RunStarted, *_RESUMED, Resumed, Saved, Notice, Stopped)
+_HISTORY = (Progress, EpochEnd, Profiled, RunEnded)
+_RECORDS = (RunStarted, *_HISTORY, Resumed, Saved, Notice, Stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The process whose events are logged, and what its user asked for."""
+
+    rank: int
+    quiet: bool
+    json: bool
+
+
+class Row(NamedTuple):
+    """When a logger is used, and the context that opens it."""
+
+    wanted: Callable[[Process], bool]
+    open: Callable[[RunStarted, Process], AbstractContextManager[Logger]]
 
 
 @contextmanager
-def open_sinks(
-    folder: Path, *, rank: int, world_size: int, device: str, quiet: bool, json: bool, resumed: bool
-) -> Iterator[list[Sink]]:
-    """Yield the sinks of a process: a log on every rank; on rank 0 also metrics.jsonl and what a person sees.
+def open_loggers(started: RunStarted, *, rank: int, quiet: bool, json: bool) -> Iterator[list[Logger]]:
+    """Yield the loggers of a process, for all its events including `started`, and close them afterwards.
 
-    With `json` the records go to stdout too, and what a person sees to stderr. The history of a resumed run goes on
-    in metrics.jsonl, which begins with how the run was first started.
+    `json` writes records to stdout, and what a person reads to stderr.
     """
-    start_logging(
-        folder / "log" / f"rank_{rank}.log", rank, world_size, device, logging.WARNING if quiet else logging.INFO
-    )
+    process = Process(rank, quiet, json)
     with ExitStack() as stack:
-        sinks: list[Sink] = [RankLogSink(rank)]
-        if rank == 0:
-            metrics = stack.enter_context((folder / "metrics.jsonl").open("a", encoding="utf-8"))
-            sinks.append(JsonLines(metrics, _RESUMED if resumed else (RunStarted, *_RESUMED)))
-            if json:
-                sinks.append(JsonLines(sys.stdout, _ALL))
-            stream = sys.stderr if json else sys.stdout
-            terminal = stream.isatty() and not (json and sys.stdout.isatty())  # else records would tear the bar
-            sinks.append(stack.enter_context(human_sink(stream, terminal, quiet)))
-        yield sinks
+        yield [stack.enter_context(row.open(started, process)) for row in LOGGERS.values() if row.wanted(process)]
+
+
+def _rank_log(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
+    start_logging(started, process.rank, logging.WARNING if process.quiet else logging.INFO)
+    return nullcontext(RankLogger(process.rank))
 
 
 @contextmanager
-def human_sink(stream: TextIO, stream_is_terminal: bool, quiet: bool) -> Iterator[Sink]:
-    """Yield the sink for a stream, and give a terminal back afterwards, also after an error."""
+def _metrics_file(started: RunStarted, process: Process) -> Iterator[Logger]:
+    """Append to metrics.jsonl; a resumed run, whose history is already there, writes no second run record."""
+    with Path(started.run_folder, "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+        yield JsonLines(metrics, _HISTORY if metrics.tell() else (RunStarted, *_HISTORY))
+
+
+def _console(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
+    stream = sys.stderr if process.json else sys.stdout
+    shared = process.json and sys.stdout.isatty()  # records on the same terminal would tear the progress bar
+    return console_logger(stream, stream.isatty() and not shared, process.quiet)
+
+
+def console_logger(stream: TextIO, is_terminal: bool, quiet: bool) -> AbstractContextManager[Logger]:
+    """Return a context of the logger for a person; its end restores a terminal, also after an error."""
     if quiet:
-        yield EndLineSink(stream)
-    elif stream_is_terminal and os.environ.get("TERM") != "dumb":
-        with TerminalSink(Console(file=stream, force_terminal=True, highlight=False)) as sink:
-            yield sink
-    else:
-        yield LineSink(stream)
+        return nullcontext(QuietLogger(stream))
+    if is_terminal and os.environ.get("TERM") != "dumb":
+        return TerminalLogger(Console(file=stream, force_terminal=True, highlight=False))
+    return nullcontext(PlainLogger(stream))
+
+
+LOGGERS: dict[str, Row] = {
+    "rank log": Row(lambda process: True, _rank_log),
+    "metrics.jsonl": Row(lambda process: process.rank == 0, _metrics_file),
+    "records": Row(
+        lambda process: process.rank == 0 and process.json,
+        lambda started, process: nullcontext(JsonLines(sys.stdout, _RECORDS)),
+    ),
+    "console": Row(lambda process: process.rank == 0, _console),
+}
+"""Every logger; each event goes through them in this order."""

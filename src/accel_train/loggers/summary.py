@@ -1,4 +1,4 @@
-"""Says at the end of a run how it went, where its files are and what to do next."""
+"""Describes the end of a run: results, files and the next commands."""
 
 import shlex
 
@@ -10,24 +10,24 @@ from accel_train.loggers.text import accuracy, duration, quantity, speed
 
 
 def print_summary(console: Console, ended: RunEnded, run_folder: str) -> None:
-    """Print :func:`summary_rows` and, in lines that can be copied, :func:`next_rows`."""
+    """Print :func:`summary_rows` and, unwrapped so that they can be copied, :func:`next_rows`."""
     print_rows(console, summary_rows(ended))
     print_rows(console, next_rows(ended, run_folder), wrap=False)
 
 
 def summary_rows(ended: RunEnded) -> list[Row]:
-    """Describe a finished run."""
+    """Return the results of a finished run."""
     return [
         ("ended", ended.reason),
         ("accuracy", f"training {accuracy(ended.train_accuracy)}, validation {accuracy(ended.val_accuracy)}"),
         ("best epoch", f"{ended.best_epoch}, validation {accuracy(ended.best_val_accuracy)}"),
-        ("speed", f"{speed(ended.images_per_second)} images/s, {_waiting(ended)}"),
-        ("time", f"{_extent(ended)}, {quantity(ended.updates, 'update')}"),
+        ("speed", f"{speed(ended.images_per_second)} images/s, {_data_wait(ended)}"),
+        ("time", f"{_epochs_and_time(ended)}, {quantity(ended.updates, 'update')}"),
     ]
 
 
 def next_rows(ended: RunEnded, run_folder: str) -> list[Row]:
-    """Return where the files are, and the commands to use them."""
+    """Return the run folder, and the commands that evaluate its weights."""
     evaluate = f"accel_train evaluate {shlex.quote(run_folder)}"
     rows = [("files", run_folder), ("next", evaluate)]
     if ended.best_epoch != ended.epochs:
@@ -36,24 +36,20 @@ def next_rows(ended: RunEnded, run_folder: str) -> list[Row]:
 
 
 def summary_line(ended: RunEnded, run_folder: str) -> str:
-    """Describe a finished run in one line."""
+    """Return the results of a finished run in one line."""
     best = f"best {accuracy(ended.best_val_accuracy)} in epoch {ended.best_epoch}"
-    return (
-        f"validation accuracy {accuracy(ended.val_accuracy)}, {best}, {_extent(ended)} ({ended.reason}): {run_folder}"
-    )
+    result = f"validation accuracy {accuracy(ended.val_accuracy)}, {best}"
+    return f"{result}, {_epochs_and_time(ended)} ({ended.reason}): {run_folder}"
 
 
 def stopped_line(stopped: Stopped) -> str:
-    """Say that a run was stopped, and how to go on."""
-    return (
-        f"stopped by {stopped.reason} after update {stopped.update}, which is saved; "
-        "to go on, start the same command again"
-    )
+    """Return why a run stopped, and how to resume it."""
+    return f"stopped by {stopped.reason} after update {stopped.update} (saved); run the same command again to resume"
 
 
-def _extent(ended: RunEnded) -> str:
+def _epochs_and_time(ended: RunEnded) -> str:
     return f"{quantity(ended.epochs, 'epoch')} in {duration(ended.seconds)}"
 
 
-def _waiting(ended: RunEnded) -> str:
+def _data_wait(ended: RunEnded) -> str:
     return f"{100 * ended.data_wait_share:.1f} % of the time waiting for data"

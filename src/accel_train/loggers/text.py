@@ -1,11 +1,11 @@
-"""Text that any stream can take: plain equivalents for glyphs it lacks, and short forms of numbers."""
+"""Formats numbers, and replaces characters that a stream cannot encode or a terminal would act on."""
 
 import codecs
 import io
 import math
 import sys
 
-_PLAIN = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
+_ASCII = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
 _HANDLER = "accel_train.plain"
 
 
@@ -13,26 +13,26 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lost = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(glyph) or _escaped(glyph) for glyph in lost), error.end
+    return "".join(_ASCII.get(glyph) or _escaped(glyph) for glyph in lost), error.end
 
 
 codecs.register_error(_HANDLER, _replace)
 
 
 def prepare_streams() -> None:
-    """Keep stdout and stderr from ever raising UnicodeEncodeError, whatever their encoding is."""
+    """Keep stdout and stderr from raising UnicodeEncodeError in any encoding."""
     for stream in (sys.stdout, sys.stderr):
         make_safe(stream)
 
 
 def make_safe(stream: object) -> None:
-    """Let a text stream write our glyphs as plain equivalents where it must, and escape all others."""
+    """Let a text stream replace our glyphs that it cannot encode by ASCII, and escape all others."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors=_HANDLER)
 
 
 def printable(text: str) -> str:
-    """Escape what would act on a terminal or break a line, such as an ESC in the name of a folder."""
+    """Escape control characters and line breaks, such as an ESC in the name of a folder."""
     return "".join(glyph if glyph.isprintable() else _escaped(glyph) for glyph in text)
 
 
@@ -51,12 +51,12 @@ def duration(seconds: float) -> str:
 
 
 def accuracy(share: float | None) -> str:
-    """Return a share of images with 4 decimals; a dash if there were none."""
+    """Return a fraction of images with 4 decimals; a dash if there were no images."""
     return "-" if share is None else f"{share:.4f}"
 
 
 def loss(value: float | None) -> str:
-    """Return a loss in at most 9 characters, also when training diverges; a dash if there were no images."""
+    """Return a loss in at most 9 characters, even if training diverges; a dash if there were no images."""
     if value is None:
         return "-"
     return f"{value:.2e}" if abs(value) >= 1000 else f"{value:.4f}"
@@ -68,7 +68,7 @@ def learning_rate(value: float) -> str:
 
 
 def speed(images_per_second: float) -> str:
-    """Return whole images per second, a tenth below 10, and a dash for NaN: nothing measured."""
+    """Return whole images per second, below 10 with one decimal; a dash for NaN, which means not measured."""
     if math.isnan(images_per_second):
         return "–"
     return f"{images_per_second:,.0f}" if images_per_second >= 10 else f"{images_per_second:.1f}"

@@ -3,18 +3,21 @@
 Shape suffixes: B images, C channels, H height, W width, K classes.
 """
 
+import re
+import sys
 from collections import OrderedDict
 
 import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
+from accel_train.models.base import Architecture, Family
 
 
 def cnn(classes: int, channels: int, image_size: int) -> nn.Module:
     """Return two convolutions and two linear layers, for images of at least 4 pixels.
 
-    28 × 28 grey pixels and 10 classes make 421,642 parameters.
+    It has 421,642 parameters for 28 × 28 grey pixels and 10 classes.
     """
     return nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=3, padding=1),
@@ -31,7 +34,7 @@ def cnn(classes: int, channels: int, image_size: int) -> nn.Module:
 
 
 def mlp(classes: int, channels: int, image_size: int) -> nn.Module:
-    """Return two hidden layers of 256 over all pixels."""
+    """Return a perceptron with two hidden layers of 256 units."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(channels * image_size**2, 256),
@@ -45,17 +48,17 @@ def mlp(classes: int, channels: int, image_size: int) -> nn.Module:
 def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Module:
     """Return the wide ResNet of Zagoruyko and Komodakis (2016, §2): (depth - 4) / 6 blocks in each stage.
 
-    Convolutions start from He et al. 2015 (fan out), as in the authors' code.
+    Convolutions are initialized as in He et al. 2015 (fan out), like the authors' code.
 
     Raises:
-        UserError: no whole number of blocks makes this depth; names the nearest that do.
+        UserError: the depth is not 6 × blocks + 4; the hint names the nearest depths.
     """
     blocks, rest = divmod(depth - 4, 6)
     if rest or blocks < 1:
         nearest = sorted({max(10, depth - rest), max(10, depth - rest + 6)})
         raise UserError(
             f"a wide ResNet cannot be {depth} layers deep: depth is 6 × blocks + 4",
-            f"take a depth of {' or '.join(map(str, nearest))}",
+            f"use a depth of {' or '.join(map(str, nearest))}",
         )
     widths = (16, 16 * width, 32 * width, 64 * width)
     layers: OrderedDict[str, nn.Module] = OrderedDict(stem=_convolution(channels, widths[0]))
@@ -74,10 +77,29 @@ def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Modul
     return nn.Sequential(layers)
 
 
-class _WideBlock(nn.Module):
-    """Two 3×3 convolutions, each after BatchNorm and ReLU, beside a shortcut.
+def find(name: str) -> Architecture | None:
+    """Return one of these networks by name; a wide ResNet's may end in its depth and width."""
+    if wide := re.fullmatch(r"wide_resnet_(\d+)_([1-9]\d*)", name):
+        return _wide_resnet(depth=int(wide[1]), width=int(wide[2]))
+    return _NETWORKS.get(name)
 
-    Where the shape changes, the shortcut is a 1×1 convolution of the activated input (authors' code).
+
+def _wide_resnet(depth: int, width: int) -> Architecture:
+    return Architecture(lambda classes, channels, image_size: wide_resnet(classes, channels, depth, width))
+
+
+_NETWORKS = {
+    "cnn": Architecture(cnn, sizes=range(4, sys.maxsize)),
+    "mlp": Architecture(mlp),
+    "wide_resnet": _wide_resnet(depth=10, width=10),
+}
+FAMILY = Family("cnn, mlp, wide_resnet", names=lambda: tuple(_NETWORKS), find=find)
+
+
+class _WideBlock(nn.Module):
+    """Two 3×3 convolutions, each after BatchNorm and ReLU, with a shortcut.
+
+    If the shape changes, the shortcut is a 1×1 convolution of the activated input (authors' code).
     """
 
     def __init__(self, channels_in: int, channels_out: int, stride: int = 1) -> None:

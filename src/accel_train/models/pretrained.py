@@ -1,4 +1,4 @@
-"""Loads the weights that a new run begins with from those of another."""
+"""Initializes the weights of a model from a file."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,20 +12,20 @@ from torch import Tensor, nn
 from accel_train.errors import UserError
 
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
-"""What DDP and torch.compile put before names."""
+"""Prefixes that DDP and torch.compile add to names."""
 _NESTED = ("state_dict", "model")
-"""Under which training scripts save a model beside other things."""
+"""Keys under which training scripts save the weights, next to other values."""
 _COUNTER = ".num_batches_tracked"
 _HINT = "give the --model, --image-size and kind of images that the weights were trained with"
 
 
 def load_initial(module: nn.Module, file: Path) -> tuple[str, ...]:
-    """Load weights in place from a file, and return what was done, a sentence each.
+    """Load weights in place from a file, and return what was done, one sentence each.
 
-    A head for another number of classes stays fresh.
+    A head for another number of classes keeps its new weights.
 
     Raises:
-        UserError: there is no such file, it cannot be read safely, or it does not fit the module.
+        UserError: the file is missing, cannot be read safely or does not fit the module.
     """
     live = module.state_dict()
     stored = _plain_names(_read(file), live)
@@ -39,25 +39,25 @@ def load_initial(module: nn.Module, file: Path) -> tuple[str, ...]:
     for layer, name in {name.rpartition(".")[0]: name for name in heads}.items():
         sentences.append(f"head {layer} replaced: {len(stored[name]):,} → {len(live[name]):,} classes")
     if counters:
-        sentences.append(f"{len(counters)} counters of BatchNorm, which the file has not, begin anew")
+        sentences.append(f"{len(counters)} counters of BatchNorm, missing in the file, start at 0")
     return tuple(sentences)
 
 
 def _read(file: Path) -> Mapping[str, Any]:
     if file.suffix not in _READERS:
         raise UserError(
-            f"--init-from {file}: weights are read from {', '.join(_READERS)}", "give such a file, or a run's folder"
+            f"--init-from {file}: weights are read from {', '.join(_READERS)}", "give such a file or a run's folder"
         )
     try:
         content = _READERS[file.suffix](file)
     except OSError as error:
         raise UserError(
-            f"cannot read the weights in {file}: {error.strerror or error}", "give the folder of a run that ended"
+            f"cannot read the weights in {file}: {error.strerror or error}", "give the folder of a finished run"
         ) from None
-    except Exception:  # whatever a damaged file makes the readers raise
+    except Exception:  # the readers raise all kinds of errors on a damaged file
         raise UserError(
-            f"cannot read the weights in {file}: it is damaged, or holds more than tensors",
-            "save the state_dict of a model, best as .safetensors; a pickle of anything else could run any code",
+            f"cannot read the weights in {file}: it is damaged, or contains more than tensors",
+            "save only a model's state_dict, preferably as .safetensors; other pickles could run any code",
         ) from None
     nested = (content[name] for name in _NESTED if isinstance(content.get(name), Mapping))
     return next(nested, content)
@@ -82,14 +82,14 @@ _READERS: dict[str, Callable[[Path], Mapping[str, Any]]] = {
 
 
 def _plain_names(stored: Mapping[str, Any], live: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Drop the prefixes of wrappers, unless the model itself has them."""
+    """Remove the prefixes of wrappers, unless the model's own names have them."""
     return {name if name in live else _WRAPPERS.sub("", name): value for name, value in stored.items()}
 
 
 def _other_heads(module: nn.Module, live: Mapping[str, Tensor], stored: Mapping[str, Any]) -> list[str]:
-    """Return the tensors of the last layers, auxiliary ones too, if they are for another number of classes.
+    """Return the tensors of the last layers, including auxiliary ones, that are for another number of classes.
 
-    The model has as many outputs as its last parameter; no other layer can differ in its outputs alone.
+    The length of the last parameter is the number of classes; only a last layer can differ in its outputs alone.
     """
     outputs = [len(parameter) for parameter in module.parameters() if parameter.ndim][-1:]
     return [
@@ -103,17 +103,17 @@ def _other_heads(module: nn.Module, live: Mapping[str, Tensor], stored: Mapping[
 
 
 def _check(file: Path, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str]) -> None:
-    """Raise UserError with the first tensor that is missing, of another shape, or surplus."""
+    """Raise UserError with the first tensor that is missing, has another shape, or is not in the model."""
     for name, tensor in live.items():
         if name in excused:
             continue
         if name not in stored:
-            raise UserError(f"{file} has no {name}, which is {_shape(tensor)} in the model", _HINT)
+            raise UserError(f"{file} has no {name} ({_shape(tensor)} in the model)", _HINT)
         if not isinstance(stored[name], Tensor) or stored[name].shape != tensor.shape:
             raise UserError(f"{name} is {_shape(stored[name])} in {file}, but {_shape(tensor)} in the model", _HINT)
     for name in stored:
         if name not in live:
-            raise UserError(f"{file} has {name}, {_shape(stored[name])}, which the model has not", _HINT)
+            raise UserError(f"{file} has {name} ({_shape(stored[name])}), which is not in the model", _HINT)
 
 
 def _shape(value: Any) -> str:

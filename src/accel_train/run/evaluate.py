@@ -1,84 +1,77 @@
-"""Evaluates the model of a run that has ended."""
+"""Evaluates the model of a finished run."""
 
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from accel_train.checkpoints.checkpointer import load_weights
 from accel_train.checkpoints.run_folder import CONFIG, WEIGHTS, Description, read_description
 from accel_train.config.defaults import Augmentation
 from accel_train.config.load import make_config, read_yaml
-from accel_train.config.options import EvaluateConfig, TrainConfig
+from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader
 from accel_train.data.open import data_notes, open_data, open_for_evaluation
-from accel_train.data.sources.base import Source
+from accel_train.data.sources.base import Source, View
 from accel_train.data.transforms import ImageTransform
-from accel_train.distributed import accelerator as distributed
+from accel_train.data.worker_batches import Batch
+from accel_train.distributed.accelerator import Processes, start, stop
 from accel_train.distributed.environment import share_of_cores
+from accel_train.distributed.launcher import check_processes
 from accel_train.errors import UserError
 from accel_train.events import Evaluated
-from accel_train.models.build import BuiltModel, build_model
-from accel_train.training import loop as engine
-from accel_train.training.torch_settings import tune
+from accel_train.models.build import build_model
+from accel_train.training import evaluate as evaluation
+from accel_train.training.torch_settings import set_torch_options
 
 
-def evaluate_run(folder: Path, config: EvaluateConfig) -> Evaluated:
+def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     """Collective: return loss, top-1 and top-5 accuracy of a run's model over all images.
 
     Raises:
         UserError: the folder is no run's, or the data do not fit its model.
     """
+    check_processes(config.processes)
     description = read_description(folder)
-    trained_by = make_config(TrainConfig, read_yaml(folder / CONFIG, set(TrainConfig.model_fields)), {})
+    trained_by = make_config(ResolvedConfig, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)), {})
     source = _open_source(config, trained_by, description, folder)
     weights = load_weights(folder / WEIGHTS[config.weights])
-    tune(config.threads, exact=False)
-    accelerator, precision = distributed.start(
-        device=config.device,
-        backend=config.backend,
-        precision=config.precision or trained_by.precision,
-        timeout=config.timeout,
-        strategy="ddp",  # a launcher may say otherwise; there is nothing to train
-    )
-    dtype = distributed.DTYPES.get(precision, torch.float32)
-    model = _build(description).module
-    model.load_state_dict(weights)
-    assert trained_by.batch_size
-    kind = accelerator.device.type
-    workers = choose_workers(config.workers, source, cores=share_of_cores(), on_cpu=kind == "cpu")
-    sizes = LoaderSizes(
-        batch_size=config.batch_size or trained_by.batch_size,
-        processes=accelerator.num_processes,
-        workers=workers,
-        pin_memory=workers > 0 and kind == "cuda",
-    )
-    loader = evaluation_loader(source.at(description.image_size, random_crop=False), sizes)
-    transform = ImageTransform(
-        seed=0,
-        augmentation=Augmentation(),
-        channels=description.channels,
-        size=description.image_size,
-        mean=description.mean,
-        std=description.std,
-        dtype=dtype,
-        device=accelerator.device,
-    )
-    prepared = accelerator.prepare_model(model.to(dtype).to(memory_format=torch.channels_last), evaluation_mode=True)
-    found = engine.evaluate(accelerator, prepared, accelerator.prepare(loader), transform)
-    assert found
+    set_torch_options(config.threads, exact=False)
+    try:
+        processes = start(
+            device=config.device,
+            backend=config.backend,
+            precision=config.precision or trained_by.precision,
+            timeout=config.timeout,
+            strategy="ddp",  # whatever the launcher says: nothing is trained
+        )
+        data = config.data or trained_by.data
+        batch_size = config.batch_size or trained_by.batch_size
+        loader = _loader(config.workers, batch_size, source, description, processes)
+        found = evaluation.evaluate(
+            processes.accelerator,
+            _model(description, weights, processes),
+            processes.accelerator.prepare(loader),
+            _transform(description, processes),
+        )
+        assert found
+        notes = processes.on_main(lambda: data_notes(data))
+    finally:
+        stop()
     return Evaluated(
         run_folder=str(folder),
         weights=config.weights,
-        data=config.data or trained_by.data,
+        data=data,
         images=found.images,
         loss=found.loss,
         accuracy=found.accuracy,
         top5=found.top5,
-        notes=distributed.on_main(accelerator, lambda: data_notes(config.data or trained_by.data)),
+        notes=notes,
     )
 
 
-def _open_source(config: EvaluateConfig, trained_by: TrainConfig, description: Description, run: Path) -> Source:
+def _open_source(config: EvaluateConfig, trained_by: ResolvedConfig, description: Description, run: Path) -> Source:
     """Open the validation images of the run's own data, or of other data with the same classes and channels."""
     if config.data is not None and Path(config.data).is_dir():
         source = open_for_evaluation(Path(config.data), description.classes, str(run))
@@ -105,11 +98,38 @@ def _open_source(config: EvaluateConfig, trained_by: TrainConfig, description: D
     return source
 
 
-def _build(description: Description) -> BuiltModel:
-    return build_model(
+def _loader(
+    workers: str, batch_size: int, source: Source, description: Description, processes: Processes
+) -> DataLoader[Batch]:
+    on_cpu, on_gpu = processes.device.type == "cpu", processes.device.type == "cuda"
+    count = choose_workers(workers, source, cores=share_of_cores(), on_cpu=on_cpu)
+    sizes = LoaderSizes(batch_size, processes.count, count, pin_memory=count > 0 and on_gpu)
+    return evaluation_loader(source, View(description.image_size, random_crop=False), sizes)
+
+
+def _model(description: Description, weights: dict[str, Tensor], processes: Processes) -> nn.Module:
+    """Collective."""
+    model = build_model(
         description.model,
         classes=len(description.classes),
         channels=description.data_channels,
         data_size=description.data_size,
         image_size=description.image_size,
+    ).module
+    model.load_state_dict(weights)
+    model = model.to(processes.dtype).to(memory_format=torch.channels_last)
+    prepared: nn.Module = processes.accelerator.prepare_model(model, evaluation_mode=True)
+    return prepared
+
+
+def _transform(description: Description, processes: Processes) -> ImageTransform:
+    return ImageTransform(
+        seed=0,
+        augmentation=Augmentation(),
+        channels=description.channels,
+        size=description.image_size,
+        mean=description.mean,
+        std=description.std,
+        dtype=processes.dtype,
+        device=processes.device,
     )

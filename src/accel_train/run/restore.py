@@ -1,89 +1,86 @@
-"""Takes the folder of a run, and brings back what the run goes on from."""
+"""Takes the folder of a run, and loads the checkpoint that it resumes from."""
 
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from accel_train.checkpoints import run_folder, store
-from accel_train.checkpoints.checkpointer import Trained, load_tensors, read_state
+from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors, read_state
 from accel_train.checkpoints.run_folder import CHECKPOINTS, METRICS, WEIGHTS
-from accel_train.distributed import accelerator as distributed
 from accel_train.errors import UserError
 from accel_train.run.build import Run
-from accel_train.run.describe import config_text, describe
+from accel_train.run.describe import config_text, describe_model
 from accel_train.system.atomic_files import clean, write_file
 from accel_train.system.folder_lock import FolderLock
-from accel_train.training.state import Position
+from accel_train.training.state import TrainingState
 
 
 def take_folder(run: Run, lock: FolderLock) -> None:
-    """Make and lock the folder, and remove what a killed run has left half written.
+    """Make and lock the folder, and remove unfinished files of a killed run.
 
     Raises:
         UserError: another run writes there.
     """
-    folder, place = run.place.folder, run.place
-    run_folder.make(folder)
+    point = run.resume_point
+    run_folder.make(point.folder)
     lock.acquire()
-    clean(folder)
-    clean(folder / CHECKPOINTS)
-    if place.checkpoint:
-        store.set_aside(folder / CHECKPOINTS, place.checkpoint)
-    if place.stored is None or place.source != folder or place.stored["epochs"] != run.config.epochs:
-        run_folder.write(folder, config_text(run), describe(run))
+    clean(point.folder)
+    clean(point.folder / CHECKPOINTS)
+    if point.checkpoint:
+        store.set_aside_newer(point.folder / CHECKPOINTS, point.checkpoint)
+    if point.stored is None or point.source != point.folder or point.stored["epochs"] != run.config.epochs:
+        run_folder.write(point.folder, config_text(run), describe_model(run))
 
 
-def go_on(run: Run, trained: Trained) -> tuple[Position | None, list[str]]:
-    """Collective: take over a checkpoint's state, and what the run had written up to it.
+def resume(run: Run, trained: TrainedTensors) -> tuple[TrainingState | None, list[str]]:
+    """Collective: load the checkpoint to resume from, and cut the run's files back to it.
 
-    Returns the position, None at the beginning, and a sentence for each checkpoint that could not be used.
+    Returns the state, None for a run that starts from scratch, and a sentence for each damaged checkpoint.
 
     Raises:
-        UserError: what it should go on from cannot be used.
+        UserError: the checkpoint cannot be used.
     """
-    source, checkpoint = run.place.source, run.place.checkpoint
+    source, checkpoint = run.resume_point.source, run.resume_point.checkpoint
     problems: list[str] = []
     if source and not checkpoint:
         checkpoint, problems = newest_checkpoint(run, source)
-    position, kept = restore(run, trained, checkpoint) if checkpoint else (None, {"metrics_bytes": 0})
-    if position and run.accelerator.is_main_process:
-        run.task.epoch_sums.load(position.epoch_sums)
-    distributed.on_main(
-        run.accelerator, lambda: _cut_files(run.place.folder, source, checkpoint, kept["metrics_bytes"])
-    )
-    where = checkpoint.name if checkpoint else "the beginning: none is whole"
-    return position, [f"{problem}; falling back to {where}" for problem in problems]
+    state, record = restore(run, trained, checkpoint) if checkpoint else (None, {"metrics_bytes": 0})
+    if state and run.processes.is_main:
+        run.training.updater.epoch_sums.load(state.epoch_sums)
+    folder = run.resume_point.folder
+    run.processes.on_main(lambda: _cut_files(folder, source, checkpoint, record["metrics_bytes"]))
+    fallback = checkpoint.name if checkpoint else "the beginning: no checkpoint is valid"
+    return state, [f"{problem}; falling back to {fallback}" for problem in problems]
 
 
 def newest_checkpoint(run: Run, folder: Path) -> tuple[Path | None, list[str]]:
-    """Collective: return a run's newest checkpoint that is whole, and what is wrong with each newer one."""
-    found: tuple[Path | None, list[str]] = distributed.on_main(
-        run.accelerator, lambda: store.newest_whole(folder / CHECKPOINTS)
-    )
+    """Collective: return a run's newest valid checkpoint, and what is wrong with each newer one."""
+    found: tuple[Path | None, list[str]] = run.processes.on_main(lambda: store.newest_valid(folder / CHECKPOINTS))
     return found
 
 
-def restore(run: Run, trained: Trained, checkpoint: Path) -> tuple[Position, dict[str, Any]]:
-    """Load a checkpoint that was verified; return its position and what else was kept with it.
+def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
+    """Load a verified checkpoint; return its state, and the record that holds it.
 
     Raises:
         UserError: it does not fit this run.
     """
-    position, kept = read_state(checkpoint)
-    if run.config.exact and kept["identity"] != run.identity:
+    state, record = read_state(checkpoint)
+    if run.config.exact and record["identity"] != run.identity:
         raise UserError(
-            f"--exact: {checkpoint} was computed on {kept['identity']}, this is {run.identity}",
+            f"--exact: {checkpoint} was computed on {record['identity']}, this is {run.identity}",
             "resume with the same --threads and on the same kind of device",
         )
     load_tensors(checkpoint, trained)
-    run.task.statistics.reload()
-    if run.accelerator.scaler and kept["scaler"]:
-        run.accelerator.scaler.load_state_dict(kept["scaler"])
-    return position, kept
+    run.batch_norm.reload()
+    scaler = run.processes.accelerator.scaler
+    if scaler and record["scaler"]:
+        scaler.load_state_dict(record["scaler"])
+    return state, record
 
 
 def _cut_files(folder: Path, source: Path | None, checkpoint: Path | None, metrics_bytes: int) -> None:
-    """Make the files that grow and change with a run those that it had at the checkpoint."""
+    """Restore the metrics and best weights that the run had at the checkpoint."""
     metrics = (source or folder) / METRICS
     history = metrics.read_bytes()[:metrics_bytes] if metrics.exists() else b""
     write_file(folder / METRICS, history)

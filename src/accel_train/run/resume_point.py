@@ -1,4 +1,4 @@
-"""Finds out where a run writes and what it goes on from, and whether it is still the same run."""
+"""Finds the folder of a run and what to resume from, and checks that it is the same run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,80 +8,82 @@ from typing import Any
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG
 from accel_train.config.load import read_yaml
-from accel_train.config.options import FREE_ON_RESUME, TrainConfig
+from accel_train.config.options import FREE_ON_RESUME, ResolvedConfig
 from accel_train.errors import UserError
 
-_FOUND_LATER = ("global_batch_size", "image_size", "precision")
-"""Fields that data, model or launcher decide where the user has not."""
+_FOUND_LATER = ("global_batch_size", "image_size")
+"""Fields that the data or the model decide if the user has not."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run writes, and what it goes on from."""
+class ResumePoint:
+    """Where a run writes, and what it resumes from."""
 
     folder: Path
     source: Path | None = None
-    """Folder of the run that it goes on from."""
+    """Folder of the run to resume from; None for a new run."""
     checkpoint: Path | None = None
-    """The one asked for by name; else the newest whole one of `source`."""
+    """The checkpoint asked for by name; None for the newest valid one of `source`."""
     stored: dict[str, Any] | None = None
     """The config of `source`."""
 
 
-def find_place(output: Path | None, resume: str, name: str, same: Callable[[dict[str, Any]], bool]) -> Place:
-    """Return where to write and what to go on from.
+def find_resume_point(
+    output: Path | None, resume: str, name: str, same: Callable[[dict[str, Any]], bool]
+) -> ResumePoint:
+    """Return where to write and what to resume from.
 
-    `name` is what a folder under runs/ is called; `same` tells whether a stored config is that of this run.
+    `name` is the name of a folder under runs/; `same` returns True if a stored config is that of this run.
 
     Raises:
-        UserError: there is nothing to go on from, or no place to write.
+        UserError: there is nothing to resume from, or the folder cannot be used.
     """
     if resume not in ("auto", "never"):
         return _named(Path(resume), output)
     if output is None:
         latest, free = run_folder.numbered(name)
         if resume == "auto" and latest and not run_folder.is_finished(latest):
-            place = _going_on(latest)
-            if place.stored is not None and same(place.stored):
-                return place
-        return Place(run_folder.check_place(free))
-    run_folder.check_place(output)
+            point = _latest_in(latest)
+            if point.stored is not None and same(point.stored):
+                return point
+        return ResumePoint(run_folder.check_destination(free))
+    run_folder.check_destination(output)
     if resume == "auto":
-        return _going_on(output)
-    if run_folder.holds_a_run(output):
+        return _latest_in(output)
+    if run_folder.contains_run(output):
         raise UserError(f"--output {output} holds a run", "give another folder, or leave --resume never out")
-    return Place(output)
+    return ResumePoint(output)
 
 
-def same_run(config: TrainConfig, epochs: int | None, stored: dict[str, Any], where: Path) -> TrainConfig:
-    """Return the stored config placed as this one says, or refuse if it is another run's.
+def same_run(config: ResolvedConfig, epochs: int | None, stored: dict[str, Any], folder: Path) -> ResolvedConfig:
+    """Return the stored config with the values in which this one may differ.
 
-    `epochs` is how many the user asked for, if any; `where` is the run's folder.
+    `epochs` is the number that the user asked for, if any; `folder` is the run's.
 
     Raises:
-        UserError: fields differ that do not only place the run, or fewer epochs are asked for.
+        UserError: other fields differ, or fewer epochs are asked for.
     """
     if different := differences(config, stored):
         listed = ", ".join(f"{flag(name)} {now} instead of {was}" for name, was, now in different)
         raise UserError(
-            f"{where} holds a run of another configuration: {listed}",
-            "start the same command again to go on with that run, or give another --output",
+            f"{folder} holds a run of another configuration: {listed}",
+            "start the same command again to resume that run, or give another --output",
         )
     if epochs is not None and epochs < stored["epochs"]:
         raise UserError(
-            f"--epochs {epochs} is fewer than the {stored['epochs']} of the run in {where}",
-            "a run can be made longer, not shorter; give another --output",
+            f"--epochs {epochs} is fewer than the {stored['epochs']} of the run in {folder}",
+            "a run can be extended, not shortened; give another --output",
         )
-    placed = {name: value for name, value in config.model_dump().items() if name in FREE_ON_RESUME}
-    return TrainConfig(**{**stored, **placed, "epochs": epochs or stored["epochs"], "accumulate": None})
+    free = {name: value for name, value in config.model_dump().items() if name in FREE_ON_RESUME}
+    return ResolvedConfig(**{**stored, **free, "epochs": epochs or stored["epochs"], "accumulate": None})
 
 
-def differences(config: TrainConfig, stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return each field that makes this another run than the stored one, its value there and here."""
+def differences(config: ResolvedConfig, stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return each field that makes this another run than the stored one, with the stored value and this one."""
     now = config.model_dump(mode="json")
     skipped = {name for name in _FOUND_LATER if now[name] is None}
     if config.auto_micro_batch:
-        skipped.add("batch_size")  # was searched for, and is kept
+        skipped.add("batch_size")  # the stored one was found by the search, and is kept
     compared = now.keys() - FREE_ON_RESUME - skipped
     return [(name, stored.get(name), now[name]) for name in sorted(compared) if stored.get(name) != now[name]]
 
@@ -91,23 +93,23 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _going_on(folder: Path) -> Place:
-    """Return the place of a run that has saved, or of a new one."""
+def _latest_in(folder: Path) -> ResumePoint:
+    """Return the resume point of a run that has saved, else a new run's."""
     checkpoints = folder / CHECKPOINTS
-    if not run_folder.holds_a_run(folder) or not any(checkpoints.glob("update_*")):
-        return Place(folder)
-    return Place(folder, folder, None, read_yaml(folder / CONFIG, set(TrainConfig.model_fields)))
+    if not run_folder.contains_run(folder) or not any(checkpoints.glob("update_*")):
+        return ResumePoint(folder)
+    return ResumePoint(folder, folder, None, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)))
 
 
-def _named(path: Path, output: Path | None) -> Place:
+def _named(path: Path, output: Path | None) -> ResumePoint:
     is_checkpoint = path.name.startswith("update_")
     source = path.parent.parent if is_checkpoint else path
-    if not path.is_dir() or not run_folder.holds_a_run(source):
+    if not path.is_dir() or not run_folder.contains_run(source):
         raise UserError(f"--resume {path} is no run and no checkpoint of one", "give auto, never, or one of runs/*")
-    folder = run_folder.check_place(output or source)
-    if folder.absolute() != source.absolute() and run_folder.holds_a_run(folder):
+    folder = run_folder.check_destination(output or source)
+    if folder.absolute() != source.absolute() and run_folder.contains_run(folder):
         raise UserError(f"--output {folder} holds another run than --resume {path}", "give a new or empty folder")
-    stored = read_yaml(source / CONFIG, set(TrainConfig.model_fields))
+    stored = read_yaml(source / CONFIG, set(ResolvedConfig.model_fields))
     if is_checkpoint and (problem := store.problem(path)):
         raise UserError(f"--resume {path}: {problem}", "give another checkpoint, or the run's folder for its newest")
-    return Place(folder, source, path if is_checkpoint else None, stored)
+    return ResumePoint(folder, source, path if is_checkpoint else None, stored)

@@ -6,20 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 PARTIAL = ".tmp_"
-"""Prefix of a file or folder that is not finished."""
-
-
-def clean(folder: Path) -> None:
-    """Remove what a killed run has left half written or half removed."""
-    for path in folder.glob(f"{PARTIAL}*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
+"""Prefix of an unfinished file or folder."""
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all, and so that it outlives a failure of power."""
+    """Write a file atomically and durably: a kill or a power failure leaves the old content or the new."""
     partial = path.with_name(PARTIAL + path.name)
     try:
         partial.write_bytes(data)
@@ -32,7 +23,17 @@ def write_file(path: Path, data: bytes) -> None:
         raise
 
 
+def clean(folder: Path) -> None:
+    """Remove unfinished files and folders of a killed process."""
+    for path in folder.glob(f"{PARTIAL}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
 def sync(path: Path) -> None:
+    """Flush a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Keeps a second run out of a run's folder."""
+"""A lock that keeps a second run out of a run's folder."""
 
 import errno
 import fcntl
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from accel_train.errors import UserError
 
-_SECONDS_FOR_THE_DYING = 3.0
-_SECONDS_BETWEEN_TRIES = 0.1
+_WAIT_SECONDS = 3.0
+_POLL_SECONDS = 0.1
 
 
 class FolderLock:
-    """A lock that ends with the process that holds it, even if children that it forked live on.
+    """An exclusive lock that ends with its process, even if forked children live on.
 
-    It is a POSIX record lock: a process has it once, its children have not, and it is gone as soon as the process
-    closes any descriptor of the file, so nothing else may open that.
+    It is a POSIX record lock: the process holds it, its children do not. The process loses it by closing any
+    descriptor of the file, so nothing else may open that file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -25,10 +25,10 @@ class FolderLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, waiting a moment for a holder that is just ending.
+        """Acquire the lock; wait a moment for a holder that is exiting.
 
         Raises:
-            UserError: another run has it, or the file system has no locks.
+            UserError: another run holds it, or the file system has no locks.
         """
         assert self._descriptor is None
         try:
@@ -48,15 +48,15 @@ class FolderLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock up; its file stays, as removing it could take it from under the next holder."""
+        """Release the lock; keep its file, because the next holder may already have opened it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def _locked(descriptor: int) -> bool:
-    """Return whether the lock could be had before it was too late."""
-    deadline = time.monotonic() + _SECONDS_FOR_THE_DYING
+    """Return whether the lock was acquired in time."""
+    deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,4 +67,4 @@ def _locked(descriptor: int) -> bool:
             return True
         if time.monotonic() > deadline:
             return False
-        time.sleep(_SECONDS_BETWEEN_TRIES)
+        time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Memory that processes of a machine share as a file without a name: nothing is left behind, however they end."""
+"""Memory that processes of a machine share as an unnamed file, of which nothing remains once they have ended."""
 
 import os
 
@@ -6,24 +6,24 @@ import torch
 from torch import Tensor
 
 CAN_BE_MADE = hasattr(os, "memfd_create")
-"""Linux alone can, and not every build of Python there."""
+"""True on Linux, unless Python was built without it."""
 
 
 def make(name: str, size: int) -> int:
-    """Return the number of a new open file of `size` bytes, for which there is memory.
+    """Return the descriptor of a new file of `size` bytes, all of them allocated.
 
     Raises:
-        OSError: there is not.
+        OSError: there is not enough memory.
     """
-    number = os.memfd_create(name)
-    os.posix_fallocate(number, 0, size)
-    return number
+    descriptor = os.memfd_create(name)
+    os.posix_fallocate(descriptor, 0, size)
+    return descriptor
 
 
-def mapped(pid: int, number: int, *, size: int, dtype: torch.dtype) -> Tensor:
-    """Return a tensor of `size` elements, one dimension, in an open file of a process.
+def mapped(pid: int, descriptor: int, *, size: int, dtype: torch.dtype) -> Tensor:
+    """Return a one-dimensional tensor of `size` elements in an open file of a process.
 
     Raises:
-        RuntimeError: there is no such file, or it cannot be seen from here.
+        RuntimeError: there is no such file, or this process may not open it.
     """
-    return torch.from_file(f"/proc/{pid}/fd/{number}", shared=True, size=size, dtype=dtype)
+    return torch.from_file(f"/proc/{pid}/fd/{descriptor}", shared=True, size=size, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Leaves signals to the process that a loader worker works for, which needs it until the run is saved."""
+"""Makes loader workers ignore signals that are meant for their parent, which needs them until the run is saved."""
 
 import multiprocessing
 import os
@@ -8,9 +8,9 @@ import threading
 
 
 def leave_to(parent: int) -> None:
-    """Be in no group to which a terminal or a scheduler sends, and ignore what is sent to every process.
+    """Leave the process group that terminals and schedulers signal, and ignore signals sent to every process.
 
-    SIGTERM counts if the parent has sent it (on Linux; elsewhere no process can tell).
+    SIGTERM is obeyed if the parent sent it. Only Linux reports the sender; elsewhere every SIGTERM is obeyed.
     """
     os.setpgrp()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -18,17 +18,17 @@ def leave_to(parent: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_when_told_by, args=[parent], daemon=True).start()
+        threading.Thread(target=_exit_on_sigterm_of, args=[parent], daemon=True).start()
 
 
 def serve_parent(worker_id: int) -> None:
-    """Do so in a loader worker that was not forked from its parent."""
+    """Leave signals to the parent in a loader worker that a fork server started; a loader's `worker_init_fn`."""
     parent = multiprocessing.parent_process()
     if parent and parent.pid and parent.pid != os.getppid():
         leave_to(parent.pid)
 
 
-def _end_when_told_by(parent: int) -> None:
+def _exit_on_sigterm_of(parent: int) -> None:
     assert sys.platform == "linux"
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
         pass

@@ -1,19 +1,19 @@
 """BatchNorm's running statistics, the same for any number of processes.
 
-Each virtual worker normalises by its own images (Goyal et al. 2017, §2.3): its micro-batch starts from the
-update's buffers, and what the micro-batches made of them is averaged when the update ends.
+Each micro-batch normalizes by its own images (Goyal et al. 2017, §2.3) and starts from the buffers as they were at the
+start of the update. When the update ends, the changes that its micro-batches made to the buffers are averaged.
 """
 
 import torch
 from torch import Tensor, nn
 
 
-class RunningStatistics:
+class BatchNormBuffers:
     """The buffers of a model, which each micro-batch changes and each update averages.
 
-    Floating-point buffers become views of one flat tensor, so that all are restored by one copy and
-    averaged by one all-reduce. What is averaged is their change: constants stay as they are. Counters
-    (`num_batches_tracked`) are restored alike and so count updates.
+    Floating-point buffers become views of one flat tensor: one copy restores them, one all-reduce averages them. What
+    is averaged is their change, so constants stay as they are. Counters (`num_batches_tracked`) are restored alike and
+    so count updates.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -31,35 +31,35 @@ class RunningStatistics:
         self._change: Tensor | None = None
 
     def begin_micro_batch(self) -> None:
-        """Give the model the buffers that the update began with."""
+        """Restore the buffers of the start of the update."""
         if self._flat.numel():
             self._flat.copy_(self._at_start)
         _copy(self._counters_at_start, self._counters)
 
     def end_micro_batch(self) -> None:
-        """Note what the micro-batch made of the buffers."""
+        """Record how the micro-batch changed the buffers."""
         if not self._flat.numel():
             self._change = self._flat
             return
-        same = self._flat == self._at_start  # and may be infinite, as attention masks are: inf - inf is no number
+        same = self._flat == self._at_start  # may be infinite, as attention masks are: inf - inf is NaN
         change = torch.where(same, 0.0, self._flat - self._at_start)
         self._change = change if self._change is None else self._change + change
 
     def take_change(self) -> Tensor:
-        """Return the sum of the changes of this process's micro-batches since it was last taken."""
+        """Return the sum of the changes of this process's micro-batches since the last call."""
         change, self._change = self._change, None
         assert change is not None
         return change
 
-    def end_update(self, change: Tensor, virtual_workers: int) -> None:
-        """Take over the mean of the changes of all virtual workers, whose sum is `change`."""
+    def end_update(self, change: Tensor, micro_batches: int) -> None:
+        """Apply the mean change; `change` is the sum over all micro-batches of the update."""
         if change.numel():
-            self._at_start.add_(change, alpha=1 / virtual_workers)
+            self._at_start.add_(change, alpha=1 / micro_batches)
             self._flat.copy_(self._at_start)
         _copy(self._counters, self._counters_at_start)
 
     def reload(self) -> None:
-        """Begin from what the model's buffers hold now, as after loading them."""
+        """Start from the current buffers of the model, as after loading a checkpoint."""
         self._at_start.copy_(self._flat)
         _copy(self._counters, self._counters_at_start)
 

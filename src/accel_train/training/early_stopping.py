@@ -1,24 +1,25 @@
-"""When to train no more."""
+"""Early stopping."""
 
 from dataclasses import dataclass
 
-from accel_train.training.state import Position
+from accel_train.training.state import TrainingState
 
 
 @dataclass(frozen=True)
-class Stopping:
-    """When to stop before the last epoch; all processes find the same, because all know the same accuracy."""
+class EarlyStopping:
+    """Whether to stop before the last epoch; all processes know the same accuracies, so all decide alike."""
 
     target_accuracy: float | None
     patience: int | None
+    """Epochs without a better one."""
 
-    def reason(self, position: Position) -> str | None:
-        """Return why to train no more, or None to go on."""
-        if position.last is None or position.best is None:
+    def reason(self, state: TrainingState) -> str | None:
+        """Return why to stop, or None to continue."""
+        if state.last is None or state.best is None:
             return None
-        if self.target_accuracy is not None and position.last.judged_accuracy >= self.target_accuracy:
+        if self.target_accuracy is not None and state.last.selection_accuracy >= self.target_accuracy:
             return f"target accuracy {self.target_accuracy:g} reached"
-        epochs_without_better = position.last.epoch - position.best.epoch
+        epochs_without_better = state.last.epoch - state.best.epoch
         if self.patience is not None and epochs_without_better >= self.patience:
             return f"no better epoch for {epochs_without_better}"
         return None

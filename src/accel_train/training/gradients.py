@@ -1,4 +1,4 @@
-"""Makes one mean gradient out of those of all virtual workers: by DDP or FSDP, or in one fixed order."""
+"""Averages gradients over micro-batches and processes: as the strategy does it, or in one fixed order."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,97 +9,101 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from accel_train.config.plan import Plan
-from accel_train.distributed.strategies import fsdp2 as sharding
+from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import UserError
-from accel_train.training.batch_norm import RunningStatistics
-from accel_train.training.tree_reduce import FixedTree, gradients, set_gradients
+from accel_train.training.batch_norm import BatchNormBuffers
+from accel_train.training.tree_reduce import TreeReduce, flat_gradients, set_gradients
 
 
-class MeanGradient(Protocol):
-    """Takes the gradients of this process's virtual workers one by one, and BatchNorm's changes with them."""
+class GradientAverage(Protocol):
+    """Collects the gradients of this process's micro-batches, and BatchNorm's changes with them."""
 
-    def backward_context(self, last: bool) -> AbstractContextManager[Any]:
-        """Return the context of a forward and a backward pass, the last of the update or not."""
+    def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
+        """Restore BatchNorm's buffers; return the context of a forward and backward pass, the update's last or not."""
         ...
 
-    def add(self) -> None:
-        """Take what the backward pass has left."""
+    def end_micro_batch(self) -> None:
+        """Take the gradients that the backward pass has left."""
         ...
 
     def finish(self) -> None:
-        """Collective: leave the mean over all virtual workers in the model, for the optimizer."""
+        """Collective: set each parameter's gradient to the mean over all micro-batches, for the optimizer."""
         ...
 
 
-class OrdinaryMean:
-    """The order of adding is that of DDP or FSDP: within a process by micro-batch, then over processes."""
+class StrategyAverage:
+    """Adds as DDP or FSDP do: within a process by micro-batch, then over processes."""
 
-    def __init__(self, accelerator: Accelerator, model: nn.Module, statistics: RunningStatistics, plan: Plan) -> None:
+    def __init__(
+        self, accelerator: Accelerator, strategy: Strategy, model: nn.Module, batch_norm: BatchNormBuffers, plan: Plan
+    ) -> None:
         self._accelerator = accelerator
+        self._strategy = strategy
         self._model = model
-        self._statistics = statistics
+        self._batch_norm = batch_norm
         self._plan = plan
 
-    def backward_context(self, last: bool) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = nullcontext() if last else self._accelerator.no_sync(self._model)
-        return context
+    def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
+        self._batch_norm.begin_micro_batch()
+        return nullcontext() if last else self._strategy.no_sync(self._accelerator, self._model)
 
-    def add(self) -> None:
-        self._statistics.end_micro_batch()
+    def end_micro_batch(self) -> None:
+        self._batch_norm.end_micro_batch()
 
     def finish(self) -> None:
         if self._plan.accumulate > 1:
-            # Dividing here and not the loss keeps each virtual worker's backward pass the same bits wherever it runs.
+            # Dividing here, not the loss, keeps the backward pass of a micro-batch bit-identical wherever it runs.
             for parameter in self._model.parameters():
                 if parameter.grad is not None:
                     parameter.grad.div_(self._plan.accumulate)
-        change = self._statistics.take_change()
+        change = self._batch_norm.take_change()
         if change.numel():
             change = self._accelerator.reduce(change, "sum")
-        self._statistics.end_update(change, self._plan.virtual_workers)
+        self._batch_norm.end_update(change, self._plan.micro_batches)
 
 
-class ExactMean:
-    """The order of adding is a binary tree over all virtual workers, whichever process they are on."""
+class TreeAverage:
+    """Adds in a fixed binary tree over all micro-batches, whichever process computes them (`--exact`)."""
 
-    def __init__(self, accelerator: Accelerator, model: nn.Module, statistics: RunningStatistics, plan: Plan) -> None:
+    def __init__(
+        self, accelerator: Accelerator, strategy: Strategy, model: nn.Module, batch_norm: BatchNormBuffers, plan: Plan
+    ) -> None:
         self._accelerator = accelerator
+        self._strategy = strategy
         self._model = model
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._statistics = statistics
-        self._workers = plan.virtual_workers
-        self._tree = FixedTree(plan.virtual_workers, plan.processes, accelerator.process_index)
+        self._batch_norm = batch_norm
+        self._micro_batches = plan.micro_batches
+        self._tree = TreeReduce(plan.micro_batches, plan.processes, accelerator.process_index)
 
-    def backward_context(self, last: bool) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = self._accelerator.no_sync(self._model)
-        return context
+    def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
+        self._batch_norm.begin_micro_batch()
+        return self._strategy.no_sync(self._accelerator, self._model)
 
-    def add(self) -> None:
+    def end_micro_batch(self) -> None:
         refuse_unused(self._model)
-        self._statistics.end_micro_batch()
-        self._tree.add(gradients(self._parameters, self._statistics.take_change()))
+        self._batch_norm.end_micro_batch()
+        self._tree.add(flat_gradients(self._parameters, self._batch_norm.take_change()))
         for parameter in self._parameters:
             parameter.grad = None
 
     def finish(self) -> None:
         total = self._tree.total()
         size = sum(p.numel() for p in self._parameters)
-        total[:size] /= self._workers
-        self._statistics.end_update(set_gradients(self._parameters, total), self._workers)
+        total[:size] /= self._micro_batches
+        self._batch_norm.end_update(set_gradients(self._parameters, total), self._micro_batches)
 
 
-def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """Collective: return the norm of the gradients that the parameters hold."""
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    whole: Tensor = sharding.whole(norm)
-    return whole
+def gradient_norm(parameters: Iterable[nn.Parameter], strategy: Strategy) -> Tensor:
+    """Collective: return the norm of the parameters' gradients."""
+    return strategy.full(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
 
 
 def refuse_unused(model: nn.Module) -> None:
-    """Refuse a model of which a part is unused: processes would wait for ever for the gradient of it.
+    """Refuse a model with an unused parameter: processes would wait for its gradient forever.
 
     Raises:
-        UserError: a parameter to be trained has no gradient, not even zeros.
+        UserError: a trainable parameter has no gradient, not even zeros.
     """
     unused = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if unused:

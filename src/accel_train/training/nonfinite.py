@@ -1,4 +1,4 @@
-"""Notices when training diverges: a loss or a weight that is no finite number."""
+"""Detects divergence: a loss or a weight that is NaN or infinite."""
 
 import math
 from typing import Any
@@ -7,41 +7,42 @@ import torch
 from torch import Tensor, nn
 
 from accel_train.distributed import process_group
-from accel_train.distributed.strategies import fsdp2 as sharding
+from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import UserError
 from accel_train.training.gradients import gradient_norm
 from accel_train.training.metrics import Sums
 
 
 class Diverged(UserError):
-    """Training has diverged; all processes find it at the same update."""
+    """Training has diverged; raised on all processes at the same update."""
 
 
-class Divergence:
-    """Looks when asked, without having waited for the device in between, at all losses since and at the weights."""
+class NonfiniteCheck:
+    """Checks, when asked, all losses since the last check and the weights; in between it never waits for the device."""
 
-    def __init__(self, model: nn.Module, group: Any, sums: Sums, accumulate: int) -> None:
-        """Watch a model whose training batches, so many to an update, are added to `sums`."""
+    def __init__(self, model: nn.Module, strategy: Strategy, group: Any, sums: Sums, accumulate: int) -> None:
+        """Watch a model whose training batches, `accumulate` an update, are added to `sums`."""
         self._parameters = list(model.parameters())
+        self._strategy = strategy
         self._group = group
         self._sums = sums
         self._accumulate = accumulate
 
     def check(self, update: int, learning_rate: float) -> None:
-        """Collective: after so many updates, the last at this rate, see that losses and weights are finite.
+        """Collective: check that losses and weights are finite after `update` updates.
 
         Raises:
             Diverged: they are not; the weights must not be saved.
         """
         finite, batches = self._sums.take_finite()
         finite, finite_weights = torch.stack([finite, self._finite_norms(2).to(finite)]).tolist()
-        if not finite_weights:  # or only their squares are too large
+        if not finite_weights:  # perhaps only their squares overflow
             finite_weights = int(self._finite_norms(math.inf))
         found = process_group.exchange(self._group, [finite, finite_weights])
         least = min(losses for losses, _ in found)
         if least == batches and all(weights for _, weights in found):
             return
-        norm = float(gradient_norm(self._parameters))
+        norm = float(gradient_norm(self._parameters, self._strategy))
         where = f"a weight after update {update}"
         if least < batches:
             ranks = [rank for rank, (losses, _) in enumerate(found) if losses == least]
@@ -50,10 +51,10 @@ class Divergence:
         raise Diverged(
             f"{where} is not finite: found after update {update}, learning rate {learning_rate:.4g}, "
             f"gradient norm {norm:.4g}",
-            "lower --lr, warm up longer or add --clip-norm 1; --on-nan rollback leaves out the data since",
+            "lower --lr, warm up longer or add --clip-norm 1; --on-nan rollback skips the data since",
         )
 
     def _finite_norms(self, power: float) -> Tensor:
-        """Tell whether the norms of this process's weights are finite; that of the power 2 is by far the fastest."""
-        norms = torch._foreach_norm([sharding.local_part(p.detach()) for p in self._parameters], power)
+        """Return whether the norms of this process's weights are finite; power 2 is by far the fastest."""
+        norms = torch._foreach_norm([self._strategy.local(p.detach()) for p in self._parameters], power)
         return torch.stack([norm.isfinite() for norm in norms]).all()

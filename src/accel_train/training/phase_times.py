@@ -1,4 +1,4 @@
-"""Adds up where the time of recorded updates went."""
+"""Splits the time of profiled updates into phases: arithmetic of intervals."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,20 +6,20 @@ Interval = tuple[float, float]
 """Start and end."""
 
 _PHASES = ("forward", "backward", "optimizer", "data wait")
-"""In the order in which they claim time: on a GPU, waiting for data costs none while an earlier batch is computed."""
+"""In order of precedence: on a GPU, waiting for data costs nothing while an earlier batch is computed."""
 
 
 def phase_times(
-    marks: Mapping[str, Iterable[Interval]], communication: Iterable[Interval], computation: Iterable[Interval]
+    spans: Mapping[str, Iterable[Interval]], communication: Iterable[Interval], computation: Iterable[Interval]
 ) -> dict[str, float]:
-    """Return the time of each phase, of communication that no computation covers, and the rest as "other".
+    """Return the time of each phase, of communication that no computation overlaps, and the rest as "other".
 
-    They add up to the time from the first mark to the last, without what is marked as validation.
+    They sum to the time from the first span to the last, excluding validation.
     """
-    marked = union(interval for intervals in marks.values() for interval in intervals)
-    left = without([(marked[0][0], marked[-1][1])], union(marks.get("validation", ())))
+    covered = union(interval for intervals in spans.values() for interval in intervals)
+    left = without([(covered[0][0], covered[-1][1])], union(spans.get("validation", ())))
     claims = {"communication": without(union(communication), union(computation))}
-    claims |= {name: union(marks.get(name, ())) for name in _PHASES}
+    claims |= {name: union(spans.get(name, ())) for name in _PHASES}
     times = {}
     for name, intervals in claims.items():
         rest = without(left, intervals)
@@ -29,7 +29,7 @@ def phase_times(
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return disjoint intervals, in order, that cover the same."""
+    """Return sorted disjoint intervals with the same union."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -40,7 +40,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def without(intervals: list[Interval], taken: list[Interval]) -> list[Interval]:
-    """Return what remains of intervals; both are disjoint and in order."""
+    """Return the difference of two unions of intervals; both are sorted and disjoint."""
     remaining: list[Interval] = []
     first = 0
     for start, end in intervals:
@@ -58,5 +58,5 @@ def without(intervals: list[Interval], taken: list[Interval]) -> list[Interval]:
 
 
 def length(intervals: list[Interval]) -> float:
-    """Return the sum of the lengths of disjoint intervals."""
+    """Return the total length of disjoint intervals."""
     return sum(end - start for start, end in intervals)

@@ -1,4 +1,4 @@
-"""Profiles a few updates of a run."""
+"""Profiles ten updates of a run and writes a trace."""
 
 import gc
 import os
@@ -13,15 +13,16 @@ from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from accel_train.distributed import process_group
+from accel_train.distributed.environment import launched_rank
 from accel_train.errors import UserError
 from accel_train.events import Event, Notice, PhaseTimes, Profiled, UpdateDone
 from accel_train.training.phase_times import Interval, phase_times
-from accel_train.training.timing import Meter, unmarked
+from accel_train.training.timing import Timing, no_span
 
 _SKIPPED = 8
-"""Updates in which kernels are chosen and memory is first taken."""
+"""Updates before the profiler starts: they choose kernels and allocate memory."""
 _WARM_UP = 2
-"""Of the profiler itself."""
+"""Updates for the profiler to warm up."""
 _RECORDED = 10
 _NEEDED = _SKIPPED + _WARM_UP + _RECORDED
 _PHASES = ("data wait", "forward", "backward", "optimizer", "validation")
@@ -30,37 +31,39 @@ _ORDER = ("data wait", "forward", "backward", "optimizer", "communication", "oth
 
 
 def check_length(updates: int) -> None:
-    """Refuse to profile a run that is too short.
+    """Check that a run is long enough to be profiled.
 
     Raises:
-        UserError: it has fewer updates than a profile takes.
+        UserError: it has too few updates.
     """
     if updates < _NEEDED:
         raise UserError(
-            f"--profile takes {_NEEDED} updates, and the run has {updates}", "add --epochs, or take a smaller batch"
+            f"--profile needs {_NEEDED} updates, but the run has {updates}", "add --epochs, or lower the batch size"
         )
 
 
 def profiled(
-    events: Iterator[Event], meter: Meter, group: Any, device: torch.device, folder: Path
+    events: Iterator[Event], timing: Timing, group: Any, device: torch.device, folder: Path
 ) -> Generator[Event, None, None]:
-    """Collective: pass a run's events on, and profile some of its first updates into traces in `folder`.
+    """Collective: yield a run's events, and profile some of its first updates into traces in `folder`.
 
-    What is computed stays the same, to the last bit. A run that ends in the midst of it says that it was not profiled.
+    Results are bit-identical to those without a profile. A run that ends before the profile does yields a notice.
     """
     yield from _until_updates(events, _SKIPPED)
-    with meter.leaving_out():
-        yield from _recorded(events, meter, group, device, folder)
-        gc.collect()  # of what was recorded, before it is in the way of the rest
+    with timing.excluded():
+        yield from _recorded(events, timing, group, device, folder)
+        gc.collect()  # free the recorded events now: they slow the rest of the run
     yield from events
 
 
-def _recorded(events: Iterator[Event], meter: Meter, group: Any, device: torch.device, folder: Path) -> Iterator[Event]:
-    """Collective: pass on the events of the updates that are profiled, then what was found."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it reports on stderr that there is no GPU
+def _recorded(
+    events: Iterator[Event], timing: Timing, group: Any, device: torch.device, folder: Path
+) -> Iterator[Event]:
+    """Collective: yield the events of the profiled updates, then the profile."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints to stderr that there is no GPU
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     plan = schedule(wait=0, warmup=_WARM_UP, active=_RECORDED, repeat=1)
-    meter.mark = record_function
+    timing.span = record_function
     try:
         with profile(activities=activities, schedule=plan, acc_events=True) as profiler:
             last = None
@@ -70,11 +73,11 @@ def _recorded(events: Iterator[Event], meter: Meter, group: Any, device: torch.d
                 if isinstance(event, UpdateDone):
                     profiler.step()
     finally:
-        meter.mark = unmarked
+        timing.span = no_span
     if isinstance(last, UpdateDone) and profiler.step_num == _WARM_UP + _RECORDED:
         yield _summary(profiler, last.update, group, device, folder)
     else:
-        yield Notice(f"--profile: nothing was profiled, as the run had fewer than {_NEEDED} updates left")
+        yield Notice(f"--profile: nothing was profiled: fewer than {_NEEDED} updates were left")
 
 
 def _until_updates(events: Iterator[Event], updates: int) -> Iterator[Event]:
@@ -86,10 +89,9 @@ def _until_updates(events: Iterator[Event], updates: int) -> Iterator[Event]:
 
 
 def _summary(profiler: profile, update: int, group: Any, device: torch.device, folder: Path) -> Profiled:
-    """Collective: write this process's trace, and return the times of all processes."""
+    """Collective: write this process's trace and return the times of all processes."""
     folder.mkdir(parents=True, exist_ok=True)
-    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-    profiler.export_chrome_trace(str(folder / f"rank_{rank}.json.gz"))
+    profiler.export_chrome_trace(str(folder / f"rank_{launched_rank()}.json.gz"))
     times = _times(profiler, device)
     everyones = process_group.exchange(group, [round(times[name]) for name in _ORDER])
     ranks = tuple(PhaseTimes(*(us / 1000 / _RECORDED for us in each)) for each in everyones)
@@ -98,25 +100,25 @@ def _summary(profiler: profile, update: int, group: Any, device: torch.device, f
 
 
 def _times(profiler: profile, device: torch.device) -> dict[str, float]:
-    """Sort what the profiler has recorded; return microseconds.
+    """Return microseconds by phase.
 
-    On a GPU kernels and marks count as they ran there, on a CPU as operators ran in the thread of the loop.
+    On a GPU, kernels and spans count as they ran on the device; on a CPU, operators as they ran in the loop's thread.
     """
     kind = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
     events = profiler.events()  # type: ignore[no-untyped-call]
     loop = next(event.thread for event in events if event.name == "forward")
-    marks: dict[str, list[Interval]] = defaultdict(list)
+    spans: dict[str, list[Interval]] = defaultdict(list)
     communication: list[Interval] = []
     computation: list[Interval] = []
     for event in events:
-        span = (event.time_range.start, event.time_range.end)
+        interval = (event.time_range.start, event.time_range.end)
         if event.name in _PHASES and event.device_type == (DeviceType.CPU if event.name == "data wait" else kind):
-            marks[event.name].append(span)
+            spans[event.name].append(interval)
         elif event.device_type == kind and event.name.startswith(("gloo:", "nccl")):
-            communication.append(span)
+            communication.append(interval)
         elif _computes(event, kind, loop):
-            computation.append(span)
-    return phase_times(marks, communication, computation)
+            computation.append(interval)
+    return phase_times(spans, communication, computation)
 
 
 def _computes(event: Any, kind: DeviceType, loop: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""Measures throughput, and the time that the loop spends waiting."""
 
 import time
 from collections import defaultdict
@@ -8,49 +8,49 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_NOTHING = nullcontext()
+_NO_SPAN = nullcontext()
 
 
-def unmarked(phase: str) -> AbstractContextManager[Any]:
-    """Mark nothing."""
-    return _NOTHING
+def no_span(phase: str) -> AbstractContextManager[Any]:
+    """Return a context that records nothing."""
+    return _NO_SPAN
 
 
-class Meter:
-    """Seconds of training, and those of them in which the next batch was waited for.
+class Timing:
+    """Seconds of training, excluding validation, and of waiting for batches in them.
 
-    Validation is apart. The speed leaves out the first update, which pays for what is made once.
+    Throughput excludes the first update, which includes one-time costs.
     """
 
     def __init__(self) -> None:
-        self.mark: Callable[[str], AbstractContextManager[Any]] = unmarked
-        """Makes the context in which the loop is in a phase; a profile replaces it for as long as it lasts."""
+        self.span: Callable[[str], AbstractContextManager[Any]] = no_span
+        """Returns the context of a phase of the loop; the profiler replaces it while it records."""
         self.seconds = 0.0
         self.waited = 0.0
         self._images = 0
         self.seconds_to_first_update = 0.0
-        self._left_out = 0.0
+        self._excluded = 0.0
         self._started = 0.0
         self._created = time.perf_counter()
-        self._held_up: defaultdict[str, float] = defaultdict(float)
+        self._blocked: defaultdict[str, float] = defaultdict(float)
 
     def start(self) -> None:
-        """Go on with training."""
+        """Start or continue to train."""
         self._started = time.perf_counter()
 
     def stop(self) -> float:
-        """Interrupt training and return the seconds since it went on."""
+        """Pause training and return the seconds since :meth:`start`."""
         seconds = time.perf_counter() - self._started
         self.seconds += seconds
         return seconds
 
     def waiting_for(self, batches: Iterable[T]) -> Iterator[T]:
-        """Iterate, adding to `waited` what each next batch takes to come."""
+        """Iterate, adding to `waited` the time that each batch takes to arrive."""
         iterator = iter(batches)
         while True:
             asked = time.perf_counter()
             try:
-                with self.mark("data wait"):
+                with self.span("data wait"):
                     batch = next(iterator)
             except StopIteration:
                 return
@@ -58,42 +58,42 @@ class Meter:
             yield batch
 
     def count(self, images: int) -> None:
-        """Note that one update with this many images is done."""
+        """Count one update of this many images."""
         if not self.seconds_to_first_update:
             self.seconds_to_first_update = self._so_far()
         else:
             self._images += images
 
     @contextmanager
-    def leaving_out(self) -> Iterator[None]:
-        """Leave a span of training, which is slow for reasons of its own, out of the speed."""
+    def excluded(self) -> Iterator[None]:
+        """Exclude a part of training, such as profiled updates, from the throughput."""
         images, began = self._images, self._so_far()
         yield
         self._images = images
-        self._left_out += self._so_far() - began
+        self._excluded += self._so_far() - began
 
     @contextmanager
-    def held_up_by(self, what: str) -> Iterator[None]:
-        """Note for how long the loop stands still because of something."""
+    def blocked_by(self, what: str) -> Iterator[None]:
+        """Add the time in which the loop is blocked by something."""
         began = time.perf_counter()
         yield
-        self._held_up[what] += time.perf_counter() - began
+        self._blocked[what] += time.perf_counter() - began
 
     def share(self, what: str) -> float:
-        """Return the share of all time since the meter was made in which the loop stood still because of `what`."""
-        return self._held_up[what] / (time.perf_counter() - self._created)
+        """Return the fraction of all time since construction in which the loop was blocked by `what`."""
+        return self._blocked[what] / (time.perf_counter() - self._created)
 
     @property
     def images_per_second(self) -> float:
-        """Images from the second update on, by the time they took; 0 if there was one update alone."""
-        seconds = self.seconds - self.seconds_to_first_update - self._left_out
+        """Images per second from the second update on; 0 if there was only one update."""
+        seconds = self.seconds - self.seconds_to_first_update - self._excluded
         return self._images / seconds if self._images else 0.0
 
     @property
     def wait_share(self) -> float:
-        """Share of the training time spent waiting for batches."""
+        """Fraction of the training time spent waiting for batches."""
         return self.waited / self.seconds if self.seconds else 0.0
 
     def _so_far(self) -> float:
-        """Return the seconds of training in the midst of it."""
+        """Return the seconds of training, including those since :meth:`start`."""
         return self.seconds + time.perf_counter() - self._started

@@ -1,4 +1,4 @@
-"""A run's folder is chosen, made, described and read back, or refused before anything is written."""
+"""A run's folder is chosen, created, described and read back, or rejected before anything is written."""
 
 import json
 import os
@@ -12,10 +12,12 @@ from accel_train.checkpoints.run_folder import (
     CONFIG,
     DESCRIPTION,
     Description,
-    check_place,
+    check_destination,
     make,
     numbered,
+    plain_values,
     read_description,
+    weights_file,
     write,
 )
 from accel_train.errors import UserError
@@ -35,13 +37,13 @@ DESCRIBED = Description(
 
 def refusal(output: Path) -> tuple[str, str]:
     with pytest.raises(UserError) as caught:
-        check_place(output)
+        check_destination(output)
     return caught.value.message, caught.value.hint
 
 
 @pytest.fixture
 def ordinary_user() -> Iterator[None]:
-    """Be a user whom permissions concern, for the time of a test."""
+    """Run the test as a user whom permissions restrict."""
     root = os.geteuid() == 0
     if root:
         os.setresuid(65534, 65534, 0)
@@ -50,7 +52,7 @@ def ordinary_user() -> Iterator[None]:
         os.setresuid(0, 0, 0)
 
 
-def test_runs_are_numbered_and_nothing_is_made_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_numbered_without_creating_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert numbered("digits_cnn") == (None, Path("runs/digits_cnn_001"))
     assert not Path("runs").exists()
@@ -61,65 +63,65 @@ def test_runs_are_numbered_and_nothing_is_made_yet(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["new", "new/and/deep", "empty"])
-def test_a_new_or_empty_folder_is_taken(tmp_path: Path, name: str) -> None:
+def test_new_or_empty_folder_is_accepted(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    assert check_place(tmp_path / name) == tmp_path / name
+    assert check_destination(tmp_path / name) == tmp_path / name
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
-def test_a_folder_with_anything_of_others_in_it_is_refused(tmp_path: Path) -> None:
+def test_folder_with_foreign_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / ".hidden").touch()
     assert refusal(tmp_path) == (
-        f"--output {tmp_path} is not empty, and .hidden in it is no run's",
+        f"--output {tmp_path} is not empty: .hidden does not belong to a run",
         "give a new or empty folder",
     )
 
 
-def test_a_folder_in_which_a_run_died_before_it_saved_is_taken(tmp_path: Path) -> None:
+def test_folder_of_run_that_died_before_saving_is_accepted(tmp_path: Path) -> None:
     make(tmp_path)
     for name in (".lock", ".tmp_config.yaml", "metrics.jsonl"):
         (tmp_path / name).touch()
-    assert check_place(tmp_path) == tmp_path
+    assert check_destination(tmp_path) == tmp_path
 
 
-def test_a_file_is_refused(tmp_path: Path) -> None:
+def test_file_as_destination_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert refusal(file) == (f"--output {file} is a file", "give a folder")
-    assert refusal(file / "below")[0] == f"cannot make the run folder {file / 'below'}: {file} is a file"
+    assert refusal(file / "below")[0] == f"cannot create the run folder {file / 'below'}: {file} is a file"
 
 
 @pytest.mark.usefixtures("ordinary_user")
-def test_a_place_that_cannot_be_written_to_is_named() -> None:
+def test_unwritable_destination_is_reported() -> None:
     output = Path("/no_such_folder/run")
-    assert refusal(output) == (f"cannot write the run folder {output}: no permission in /", "give another --output")
+    assert refusal(output) == (f"cannot write to the run folder {output}: no permission in /", "give another --output")
 
 
-def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_unreadable_destination_is_reported(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     closed = tmp_path / "closed"
     closed.mkdir()
     closed.chmod(0)
     request.getfixturevalue("ordinary_user")
     message, hint = refusal(closed / "run")
-    assert message == f"cannot look at the run folder {closed / 'run'}: no permission for {closed / 'run'}"
+    assert message == f"cannot read the run folder {closed / 'run'}: no permission for {closed / 'run'}"
     assert hint == "give another --output"
 
 
-def test_making_a_folder_twice_is_no_error(tmp_path: Path) -> None:
+def test_make_accepts_existing_folder(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     make(folder)
     make(folder)
     assert (folder / "log").is_dir()
 
 
-def test_a_folder_that_the_system_refuses_is_named(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError) as caught:
         make(tmp_path / "file" / "run")
-    assert caught.value.message == f"cannot make the run folder {tmp_path / 'file' / 'run'}: Not a directory"
+    assert caught.value.message == f"cannot create the run folder {tmp_path / 'file' / 'run'}: Not a directory"
 
 
-def test_a_description_reads_back_as_it_was(tmp_path: Path) -> None:
+def test_description_survives_write_and_read(tmp_path: Path) -> None:
     write(tmp_path, "lr: 0.1  # flag\n", DESCRIBED)
     assert read_description(tmp_path) == DESCRIBED
     assert (tmp_path / CONFIG).read_text(encoding="utf-8") == "lr: 0.1  # flag\n"
@@ -150,7 +152,7 @@ def test_equal_runs_write_equal_bytes(tmp_path: Path) -> None:
         b'{"format": 1, "model": "cnn", "more": 2}',
     ],
 )
-def test_a_damaged_description_is_named(tmp_path: Path, content: bytes) -> None:
+def test_damaged_description_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / DESCRIPTION).write_bytes(content)
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
@@ -158,7 +160,7 @@ def test_a_damaged_description_is_named(tmp_path: Path, content: bytes) -> None:
     assert caught.value.hint == "give the folder of another run"
 
 
-def test_a_newer_description_asks_for_an_update(tmp_path: Path) -> None:
+def test_newer_description_asks_for_an_update(tmp_path: Path) -> None:
     (tmp_path / DESCRIPTION).write_text('{"format": 2, "unheard_of": true}')
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
@@ -166,8 +168,18 @@ def test_a_newer_description_asks_for_an_update(tmp_path: Path) -> None:
     assert caught.value.hint == "update accel_train"
 
 
-def test_a_folder_of_no_run_is_named(tmp_path: Path) -> None:
+def test_folder_without_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
     missing = tmp_path / DESCRIPTION
     assert caught.value.message == f"{tmp_path} is not the folder of a run: No such file or directory: {missing}"
+
+
+def test_weights_file_takes_a_run_folder_or_the_file_itself(tmp_path: Path) -> None:
+    assert weights_file(tmp_path) == tmp_path / "model.safetensors"
+    assert weights_file(tmp_path / "any.pt") == tmp_path / "any.pt"
+
+
+def test_plain_values_are_those_of_json() -> None:
+    values = {"output": Path("runs/a"), "betas": (0.9, 0.999), "seed": 0, "lr": None}
+    assert plain_values(values) == {"output": "runs/a", "betas": [0.9, 0.999], "seed": 0, "lr": None}

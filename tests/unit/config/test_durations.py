@@ -1,4 +1,4 @@
-"""Durations and intervals are read as people write them, and anything else is refused."""
+"""Durations and intervals are parsed, and anything else is refused."""
 
 import pytest
 
@@ -18,23 +18,23 @@ from accel_train.config.durations import Interval, parse_duration, parse_interva
         ("0h5m", 300),
     ],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", " ", "5", "h", "1x", "-1h", "1.5h", "1h1h", "5m3h", "1ms", "1h,", "inf", "٣h"])
-def test_no_duration(text: str) -> None:
+def test_other_text_is_not_a_duration(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration such as 3h50m, 10min or 90s"):
         parse_duration(text)
 
 
-def test_a_number_too_large_for_any_clock_is_no_duration() -> None:
+def test_number_of_thousands_of_digits_is_not_a_duration() -> None:
     with pytest.raises(ValueError, match="not a duration"):
         parse_duration("9" * 5000 + "d")
 
 
 @pytest.mark.parametrize("text", ["0s", "0h0m", "0d"])
-def test_a_duration_is_not_zero(text: str) -> None:
+def test_duration_of_zero_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="longer than zero"):
         parse_duration(text)
     with pytest.raises(ValueError, match="longer than zero"):
@@ -56,25 +56,25 @@ def test_a_duration_is_not_zero(text: str) -> None:
         ("24h", Interval(86400, "seconds"), "1d"),
     ],
 )
-def test_intervals(text: str, interval: Interval, canonical: str) -> None:
+def test_interval_is_parsed_and_printed_in_its_shortest_form(text: str, interval: Interval, canonical: str) -> None:
     assert parse_interval(text) == interval
     assert str(interval) == canonical
     assert parse_interval(canonical) == interval
 
 
 @pytest.mark.parametrize("text", ["", "epoch", "5", "1.5epochs", "-1epoch", "5steps", "1epoch2updates", "1epochss"])
-def test_no_interval(text: str) -> None:
+def test_other_text_is_not_an_interval(text: str) -> None:
     with pytest.raises(ValueError, match="not an interval such as 1epoch, 500updates or 10min"):
         parse_interval(text)
 
 
 @pytest.mark.parametrize("text", ["0epochs", "0updates"])
-def test_an_interval_is_not_zero(text: str) -> None:
+def test_interval_of_zero_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="longer than zero"):
         parse_interval(text)
 
 
-def test_when_an_interval_is_due() -> None:
+def test_interval_is_due_at_its_multiples() -> None:
     assert [update for update in range(1, 8) if Interval(3, "updates").is_due(update=update)] == [3, 6]
     assert [epoch for epoch in range(1, 5) if Interval(2, "epochs").is_due(epoch=epoch)] == [2, 4]
     assert not Interval(2, "epochs").is_due(update=2)

@@ -1,11 +1,11 @@
-"""Users' functions are found by name and called with what they take."""
+"""Users' functions are imported by name and called with the keywords that they accept."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from accel_train.config.import_string import call_function, is_function_name
+from accel_train.config.import_string import call_function, import_object, is_function_name
 from accel_train.errors import UserError
 
 MODULE = """
@@ -24,7 +24,7 @@ class Net:
 
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put mine/nets.py into the current directory, which is not on the path yet."""
+    """Write mine/nets.py to the current directory, which is not in sys.path yet."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/nets.py").write_text(MODULE)
     (tmp_path / "mine/needs.py").write_text("import no_such_package_anywhere")
@@ -56,7 +56,7 @@ def refusal(name: str) -> tuple[str, str]:
         ("a:b:c", False),
     ],
 )
-def test_a_function_name_has_a_module_and_a_function(name: str, expected: bool) -> None:
+def test_function_name_has_a_module_and_a_function(name: str, expected: bool) -> None:
     assert is_function_name(name) is expected
 
 
@@ -69,23 +69,23 @@ def test_a_function_name_has_a_module_and_a_function(name: str, expected: bool) 
         ("none_of_it", "called"),
     ],
 )
-def test_a_function_gets_the_keywords_it_takes(function: str, returned: object) -> None:
+def test_function_gets_the_keywords_that_it_accepts(function: str, returned: object) -> None:
     assert call_function(f"mine.nets:{function}", "--model", classes=10, channels=3) == returned
 
 
-def test_a_class_is_a_function_too() -> None:
+def test_class_can_be_called_too() -> None:
     assert call_function("mine.nets:Net", "--model", classes=10, channels=3).channels == 3
 
 
 @pytest.mark.parametrize(("function", "lacks"), [("needs_more", "'depth'"), ("positional", "'classes'")])
-def test_a_function_that_needs_more_is_told_what_it_is_called_with(function: str, lacks: str) -> None:
+def test_function_that_needs_other_arguments_is_refused_with_those_offered(function: str, lacks: str) -> None:
     message, hint = refusal(f"mine.nets:{function}")
     assert message.startswith(f"--model mine.nets:{function}: ")
     assert lacks in message
-    assert hint == "it is called with classes, channels, as far as it takes them"
+    assert hint == "it is called with the keyword arguments classes, channels; make all others optional"
 
 
-def test_errors_inside_a_function_are_its_own() -> None:
+def test_error_inside_the_function_is_raised_unchanged() -> None:
     with pytest.raises(TypeError, match="of its own"):
         call_function("mine.nets:fails", "--model", classes=10)
 
@@ -98,13 +98,18 @@ def test_errors_inside_a_function_are_its_own() -> None:
         ("mine.needs:f", "No module named 'no_such_package_anywhere'"),
     ],
 )
-def test_what_cannot_be_imported_is_named_with_the_option(name: str, reason: str) -> None:
+def test_failed_import_names_the_option(name: str, reason: str) -> None:
     module_name, _, function = name.partition(":")
     assert refusal(name) == (
         f"--model {name}: {reason}",
-        f"{module_name} must be importable from here and define {function}",
+        f"make {module_name} importable from the current directory, and define {function}",
     )
 
 
-def test_a_value_is_no_function() -> None:
-    assert refusal("mine.nets:number")[0] == "--model mine.nets:number is no function"
+def test_value_is_not_a_function() -> None:
+    assert refusal("mine.nets:number")[0] == "--model mine.nets:number is not a function"
+
+
+def test_import_object_imports_classes_and_values() -> None:
+    assert import_object("pathlib:Path") is Path
+    assert import_object("sys:path") is sys.path

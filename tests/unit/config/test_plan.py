@@ -1,19 +1,23 @@
-"""Batches, updates and learning rates follow from config and process count, and what does not fit is refused."""
+"""Batches, updates and learning rates follow from config and processes; sizes that do not fit are refused."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from accel_train.config.options import TrainConfig
+from accel_train.config.options import ResolvedConfig
 from accel_train.config.plan import Plan, make_plan
 from accel_train.errors import UserError
 
-CHOSEN = {"batch_size": 32, "epochs": 10, "lr": 0.1, "lr_scaling": "none", "warmup_epochs": 0}
+RESOLVED: dict[str, Any] = {
+    **{"model": "cnn", "augment": "none", "batch_size": 32, "epochs": 10, "lr": 0.1, "lr_scaling": "none"},
+    **{"warmup_epochs": 0, "weight_decay": 0, "precision": "fp32"},
+}
 
 
 def plan(processes: int = 1, images: int = 10_000, **given: Any) -> Plan:
-    return make_plan(TrainConfig(**{**CHOSEN, **given}), processes, images)
+    return make_plan(ResolvedConfig(**{**RESOLVED, **given}), processes, images)
 
 
 def refusal(processes: int = 1, images: int = 10_000, **given: Any) -> tuple[str, str]:
@@ -23,7 +27,7 @@ def refusal(processes: int = 1, images: int = 10_000, **given: Any) -> tuple[str
 
 
 @pytest.mark.parametrize(
-    ("given", "processes", "global_batch", "accumulate", "virtual_workers"),
+    ("given", "processes", "global_batch", "accumulate", "micro_batches"),
     [
         ({}, 1, 32, 1, 1),
         ({}, 4, 128, 1, 4),
@@ -37,11 +41,11 @@ def refusal(processes: int = 1, images: int = 10_000, **given: Any) -> tuple[str
         ({"global_batch_size": 32}, 1, 32, 1, 1),
     ],
 )
-def test_a_batch_can_be_said_in_two_ways(
-    given: dict[str, int], processes: int, global_batch: int, accumulate: int, virtual_workers: int
+def test_global_batch_is_a_product_or_is_given(
+    given: dict[str, int], processes: int, global_batch: int, accumulate: int, micro_batches: int
 ) -> None:
     made = plan(processes, **given)
-    assert (made.global_batch, made.accumulate, made.virtual_workers) == (global_batch, accumulate, virtual_workers)
+    assert (made.global_batch, made.accumulate, made.micro_batches) == (global_batch, accumulate, micro_batches)
     assert made.processes == processes
     assert made.batch_size * made.processes * made.accumulate == made.global_batch
 
@@ -49,13 +53,13 @@ def test_a_batch_can_be_said_in_two_ways(
 @pytest.mark.parametrize(
     ("images", "updates_per_epoch", "dropped"), [(1437, 22, 29), (128, 2, 0), (127, 1, 63), (64, 1, 0)]
 )
-def test_what_fills_no_update_is_dropped(images: int, updates_per_epoch: int, dropped: int) -> None:
+def test_incomplete_last_batch_is_dropped(images: int, updates_per_epoch: int, dropped: int) -> None:
     made = plan(processes=2, images=images)
     assert (made.updates_per_epoch, made.images_dropped) == (updates_per_epoch, dropped)
     assert made.total_updates == made.learning_rate.total_updates == 10 * updates_per_epoch
 
 
-def test_32_images_on_2_processes_accumulated_twice_halve_the_rate_of_256() -> None:
+def test_global_batch_of_half_the_base_batch_scales_the_learning_rate() -> None:
     given = {"accumulate": 2, "lr_base_batch": 256}
     assert plan(2, **given, lr_scaling="linear").learning_rate.peak == pytest.approx(0.05, rel=1e-12)
     assert plan(2, **given, lr_scaling="sqrt").learning_rate.peak == pytest.approx(0.1 / math.sqrt(2), rel=1e-12)
@@ -63,12 +67,12 @@ def test_32_images_on_2_processes_accumulated_twice_halve_the_rate_of_256() -> N
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 6])
-def test_the_rate_depends_on_the_global_batch_and_never_on_processes(processes: int) -> None:
+def test_learning_rate_depends_on_the_global_batch_and_not_on_processes(processes: int) -> None:
     given = {"lr_scaling": "linear", "lr_base_batch": 64, "warmup_epochs": 2}
     assert plan(processes, global_batch_size=192, **given).learning_rate == plan(6, **given).learning_rate
 
 
-def test_sgd_keeps_adams_numbers_out_of_the_sqrt_rule() -> None:
+def test_sqrt_scaling_of_sgd_leaves_the_betas() -> None:
     made = plan(8, lr_scaling="sqrt", lr_base_batch=64)
     assert (made.betas, made.eps) == ((0.9, 0.999), 1e-8)
 
@@ -77,38 +81,38 @@ def test_sgd_keeps_adams_numbers_out_of_the_sqrt_rule() -> None:
     ("processes", "rate", "betas", "eps"),
     [(8, 0.1, (0.9, 0.999), 1e-8), (32, 0.2, (0.6, 0.996), 5e-9), (2, 0.05, (0.975, 0.99975), 2e-8)],
 )
-def test_the_sqrt_rule_moves_adams_betas_and_epsilon(
+def test_sqrt_scaling_of_adamw_scales_betas_and_epsilon(
     processes: int, rate: float, betas: tuple[float, float], eps: float
 ) -> None:
-    """Malladi et al. 2022: 1 - beta grows as the batch, epsilon falls as its root."""
+    """Malladi et al. 2022: 1 - beta grows with the batch size, epsilon falls with its square root."""
     made = plan(processes, optimizer="adamw", lr_scaling="sqrt", lr_base_batch=256)
     assert made.learning_rate.peak == pytest.approx(rate, rel=1e-12)
     assert made.betas == pytest.approx(betas, rel=1e-12)
     assert made.eps == pytest.approx(eps, rel=1e-12)
 
 
-def test_the_sqrt_rule_is_refused_beyond_its_reach() -> None:
+def test_sqrt_scaling_is_refused_beyond_its_limit() -> None:
     given = {"optimizer": "adamw", "lr_scaling": "sqrt", "lr_base_batch": 256}
     assert plan(40, **given).betas[0] == pytest.approx(0.5)
     message, hint = refusal(41, **given)
-    assert message == "the sqrt rule of AdamW does not reach from 256 to 1312 images per update"
+    assert message == "--lr-scaling sqrt cannot scale adamw from 256 to 1312 images per update"
     assert "at most 1280 images per update" in hint
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("none", (0.9, 0.999)), ("linear", (0.9, 0.999))])
-def test_adams_betas_follow_no_other_rule(rule: str, expected: tuple[float, float]) -> None:
+def test_other_scalings_leave_the_betas(rule: str, expected: tuple[float, float]) -> None:
     base = {"lr_base_batch": 64} if rule != "none" else {}
     assert plan(8, optimizer="adamw", lr_scaling=rule, **base).betas == expected
 
 
 @pytest.mark.parametrize(("size", "suggestion"), [(100, 96), (113, 128), (20, 32), (33, 32)])
-def test_a_global_batch_that_is_no_multiple_is_refused(size: int, suggestion: int) -> None:
+def test_global_batch_that_is_not_a_multiple_is_refused(size: int, suggestion: int) -> None:
     message, hint = refusal(global_batch_size=size)
-    assert message == f"--global-batch-size {size} is no multiple of --batch-size 32"
+    assert message == f"--global-batch-size {size} is not a multiple of --batch-size 32"
     assert hint == f"choose a multiple, such as {suggestion}"
 
 
-def test_processes_that_do_not_divide_the_virtual_workers_are_told_who_does() -> None:
+def test_processes_that_do_not_divide_the_micro_batches_are_refused_with_those_that_do() -> None:
     message, hint = refusal(4, global_batch_size=192)
     assert message == "4 processes cannot share 6 micro-batches of 32 images evenly"
     assert hint == "with --global-batch-size 192 and --batch-size 32 the number of processes can be 1, 2, 3, 6"
@@ -120,29 +124,29 @@ def test_accumulate_that_contradicts_the_global_batch_is_refused() -> None:
     assert "(3)" in hint
 
 
-def test_a_batch_larger_than_the_data_is_refused() -> None:
+def test_global_batch_larger_than_the_data_is_refused() -> None:
     assert plan(2, images=64).updates_per_epoch == 1
     message, hint = refusal(2, images=63)
-    assert message == "a batch of 64 images per update is larger than the 63 training images"
+    assert message == "the global batch of 64 images is larger than the 63 training images"
     assert hint.endswith("at most 63")
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"lr_scaling": "linear", "lr_base_batch": 16}, 0.1),  # raised to 0.2: starts from the unraised rate
+        ({"lr_scaling": "linear", "lr_base_batch": 16}, 0.1),  # raised to 0.2: starts from the unscaled one
         ({"lr_scaling": "linear", "lr_base_batch": 64}, 0.0005),  # lowered to 0.05: 1 % of it
         ({}, 0.001),
         ({"warmup_from": 0.03}, 0.03),
         ({"warmup_from": 0.0}, 0.0),
     ],
 )
-def test_where_warmup_starts(given: dict[str, Any], expected: float) -> None:
+def test_start_of_warmup(given: dict[str, Any], expected: float) -> None:
     rate = plan(warmup_epochs=2, **given).learning_rate
     assert rate.warmup_from == rate(0) == pytest.approx(expected, rel=1e-12)
 
 
-def test_warmup_and_milestones_become_updates() -> None:
+def test_warmup_and_milestones_are_converted_to_updates() -> None:
     made = plan(images=320, warmup_epochs=0.25, schedule="step", milestones=[3, 7.5], gamma=0.2)
     assert made.updates_per_epoch == 10
     assert (made.learning_rate.warmup_updates, made.learning_rate.milestones) == (2, (30, 75))
@@ -152,4 +156,20 @@ def test_warmup_and_milestones_become_updates() -> None:
 @pytest.mark.parametrize("warmup", [10, 12.5])
 def test_warmup_as_long_as_the_run_is_refused(warmup: float) -> None:
     message, _ = refusal(warmup_epochs=warmup)
-    assert message == f"--warmup-epochs {warmup:g} leaves nothing of --epochs 10"
+    assert message == f"--warmup-epochs {warmup:g} must be less than --epochs 10"
+
+
+def test_other_batch_size_keeps_the_global_batch_and_all_that_follows() -> None:
+    made = plan(2, batch_size=8, accumulate=6, lr_scaling="linear", lr_base_batch=64)
+    changed = made.with_batch_size(16)
+    assert (changed.batch_size, changed.accumulate, changed.micro_batches) == (16, 3, 6)
+    assert replace(changed, batch_size=8, accumulate=6) == made
+    with pytest.raises(AssertionError):
+        made.with_batch_size(32)
+
+
+def test_given_batch_size_replaces_the_one_of_the_config_and_accumulate() -> None:
+    config = ResolvedConfig(**{**RESOLVED, "global_batch_size": 96, "accumulate": 5})
+    made = make_plan(config, 2, 10_000, batch_size=1)
+    assert (made.batch_size, made.accumulate, made.global_batch) == (1, 48, 96)
+    assert make_plan(config.model_copy(update={"accumulate": None}), 3, 10_000).with_batch_size(16).accumulate == 2

@@ -15,11 +15,11 @@ from helpers.processes import wait_for_end
 
 START = """
 import sys
-from accel_train.system import signals as interruption
-from accel_train.distributed import launcher as launch
-interruption.Interruption()  # as every command has
-launch._SECONDS_TO_SAVE, launch._SECONDS_AFTER_FAILURE = 3, 1
-sys.exit(launch.start_processes(2, []))
+from accel_train.system.signals import StopSignals
+from accel_train.distributed import launcher
+StopSignals().listen()  # as every command does
+launcher._SECONDS_TO_SAVE, launcher._SECONDS_AFTER_FAILURE = 3, 1
+sys.exit(launcher.start_processes(2, []))
 """
 BE_STARTED = """
 import subprocess, sys

@@ -1,28 +1,29 @@
-"""What is said at the start and at the end of a run."""
+"""The description of a run at its start."""
 
-import io
-from dataclasses import replace
+from typing import Any
 
 import pytest
-from helpers.run_events import ENDED, STARTED
-from rich.console import Console
+from helpers.run_events import STARTED, started
 
-from accel_train.events import RunStarted
-from accel_train.loggers.banner import banner_rows, print_banner
-from accel_train.loggers.summary import next_rows, print_summary
+from accel_train.config.options import TrainConfig
+from accel_train.loggers.banner import OPTIONS, banner_rows
 
-
-@pytest.fixture(autouse=True)
-def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")  # Rich gives a dumb terminal 80 columns, whatever it is told
-
-
-def printed(started: RunStarted, width: int = 80, terminal: bool = False) -> str:
-    """Return the banner as a stream receives it, without styles."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, force_terminal=terminal, color_system=None)
-    print_banner(console, started)
-    return stream.getvalue()
+IN_OTHER_ROWS = {
+    *("data", "data_dir", "cache", "image_size", "model", "augment", "output", "seed", "epochs"),
+    *(
+        "batch_size",
+        "accumulate",
+        "global_batch_size",
+        "optimizer",
+        "weight_decay",
+        "lr",
+        "lr_scaling",
+        "lr_base_batch",
+    ),
+    *("warmup_epochs", "warmup_from", "schedule", "milestones", "gamma"),
+    *("device", "processes", "backend", "strategy", "threads", "precision"),
+}
+"""Config fields that rows other than those of `OPTIONS` show."""
 
 
 @pytest.mark.parametrize(
@@ -35,25 +36,69 @@ def printed(started: RunStarted, width: int = 80, terminal: bool = False) -> str
         ("strategy", "ddp over gloo"),
         ("batch", "32 per process × 2 processes × 1 accumulation = 64 per update"),
         ("", "same run on other hardware: --global-batch-size 64 --batch-size 32"),
+        ("optimizer", "sgd, momentum 0.9, nesterov, weight decay 0.0005"),
         ("learning rate", "0.2 at 256 → 0.05 at 64 (linear), cosine"),
         ("warmup", "22 updates from 0.0005"),
         ("updates", "22 per epoch × 2 epochs = 44"),
-        ("dropped", "29 of 1,437 images fill no update and are dropped each epoch"),
+        ("dropped", "29 of 1,437 images (incomplete last batch) per epoch"),
+        ("augmentation", "light: shift by up to 1 pixel"),
         ("seed", "0"),
     ],
 )
-def test_rows(label: str, text: str) -> None:
+def test_describes_run(label: str, text: str) -> None:
     assert (label, text) in banner_rows(STARTED)
 
 
-def test_rows_of_a_plain_run_say_none() -> None:
-    plain = replace(
-        STARTED, backend=None, lr_scaling="none", peak_lr=0.1, warmup_updates=0, images_dropped=0, batch_size=64
+def test_shows_none_for_what_does_not_apply() -> None:
+    rows = banner_rows(
+        started(backend=None, lr_scaling="none", peak_lr=0.1, warmup_updates=0, images_dropped=0, batch_size=64)
     )
-    rows = banner_rows(plain)
-    assert {("strategy", "ddp"), ("learning rate", "0.1 (none), cosine")} <= set(rows)
+    assert {("strategy", "ddp"), ("learning rate", "0.1 (no scaling), cosine")} <= set(rows)
     assert {("warmup", "none"), ("dropped", "none")} <= set(rows)
     assert not any("same run" in text for _, text in rows)
+
+
+def test_shows_settings_of_any_optimizer() -> None:
+    adam = {"betas": [0.975, 0.99975], "eps": 1.6e-08, "amsgrad": False}
+    rows = banner_rows(started({"weight_decay": 0.05}, optimizer="adamw", optimizer_settings=adam))
+    assert ("optimizer", "adamw, betas (0.975, 0.99975), eps 1.6e-08, weight decay 0.05") in rows
+
+
+def test_shows_milestones_of_step_schedule() -> None:
+    rows = banner_rows(started({"milestones": [3.0, 4.5], "gamma": 0.1}, schedule="step"))
+    assert ("learning rate", "0.2 at 256 → 0.05 at 64 (linear), step × 0.1 at epoch 3, 4.5") in rows
+
+
+@pytest.mark.parametrize(
+    ("config", "label", "text"),
+    [
+        ({"label_smoothing": 0.1}, "loss", "label smoothing 0.1"),
+        ({"clip_norm": 1.0}, "clipping", "gradient norm at most 1"),
+        ({"ema": 5e4}, "EMA", "half-life 50,000 images; used for evaluation and export"),
+        ({"exact": True}, "exact", "bit-identical results on any number of processes"),
+        ({"on_nan": "rollback"}, "on NaN", "rollback to the last checkpoint, skip the data since"),
+        ({"target_accuracy": 0.98}, "target", "stop at validation accuracy 0.98"),
+        ({"patience": 1}, "patience", "stop after 1 epoch without improvement"),
+        ({"keep": 5}, "keep", "5 checkpoints, and that of the best epoch"),
+        ({"watch_every": 0}, "watch every", "never"),
+        ({"limit": 1000}, "limit", "at most 1,000 training and 1,000 validation images"),
+        ({"save_every": "500updates"}, "save every", "500updates"),
+    ],
+)
+def test_shows_option_only_if_it_differs_from_default(config: dict[str, Any], label: str, text: str) -> None:
+    assert (label, text) in banner_rows(started(config))
+    assert label not in dict(banner_rows(STARTED))
+
+
+def test_defaults_are_those_of_the_config() -> None:
+    assert {row.field: row.default for row in OPTIONS} == {
+        row.field: TrainConfig.model_fields[row.field].default for row in OPTIONS
+    }
+
+
+def test_shows_every_config_field_once() -> None:
+    in_options = [row.field for row in OPTIONS]
+    assert sorted([*in_options, *IN_OTHER_ROWS]) == sorted(TrainConfig.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -67,45 +112,9 @@ def test_rows_of_a_plain_run_say_none() -> None:
         ({"device": "cuda"}, []),
     ],
 )
-def test_idle_cores_are_pointed_out_on_cpus(change: dict[str, object], hints: list[str]) -> None:
-    rows = banner_rows(replace(STARTED, **change))
+def test_reports_idle_cores_on_cpus(change: dict[str, Any], hints: list[str]) -> None:
+    rows = banner_rows(started(**change))
     start = [label for label, _ in rows].index("threads")
     found = [text for label, text in rows[start + 1 : start + 3] if label == ""]
     assert len(found) == len(hints)
     assert all(hint in text for hint, text in zip(hints, found, strict=True))
-
-
-def test_texts_stand_under_each_other_and_files_are_not_wrapped() -> None:
-    lines = printed(replace(STARTED, data="word " * 60)).splitlines()
-    assert len(lines) == len(banner_rows(STARTED))
-    assert {line[14] for line in lines} == {" "}
-    assert all(line[15] != " " and line == line.rstrip() for line in lines)
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_a_terminal_wraps_at_words_behind_the_labels(width: int) -> None:
-    lines = printed(STARTED, width, terminal=True).splitlines()
-    assert max(map(len, lines)) <= width
-    assert {line[14] for line in lines} == {" "}
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_folder_named_like_markup_or_a_control_is_shown_as_it_is(terminal: bool) -> None:
-    banner = printed(replace(STARTED, run_folder="a[/x]b/[red]:cat:\x1b[1m\r"), terminal=terminal)
-    assert "a[/x]b/[red]:cat:\\x1b[1m\\r\n" in banner
-
-
-def test_next_commands_are_quoted_and_name_better_weights() -> None:
-    assert next_rows(ENDED, "my runs/a b")[-1] == ("next", "accel_train evaluate 'my runs/a b'")
-    assert next_rows(replace(ENDED, best_epoch=1), "r")[-1] == ("", "accel_train evaluate r --weights best")
-
-
-def test_summary_keeps_a_command_on_one_line_to_be_copied() -> None:
-    stream = io.StringIO()
-    print_summary(Console(file=stream, width=40, force_terminal=True, color_system=None), ENDED, "my runs/" * 6)
-    *facts, files, command = stream.getvalue().splitlines()
-    assert max(map(len, facts)) <= 40
-    assert files == "files          " + "my runs/" * 6
-    assert command == f"next           accel_train evaluate '{'my runs/' * 6}'"
-    assert "1.2 % of" in stream.getvalue()
-    assert "all epochs done" in stream.getvalue()

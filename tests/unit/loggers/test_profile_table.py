@@ -1,4 +1,4 @@
-"""A profile fits on a screen of 80 columns, and names who is slow."""
+"""The table of a profile fits on a screen, and names the slowest rank."""
 
 import pytest
 
@@ -14,27 +14,27 @@ def profile(*ranks: PhaseTimes) -> Profiled:
     return Profiled(11, 20, ranks, slowest, "runs/digits_cnn_001/profile")
 
 
-def test_each_rank_has_a_row_and_the_one_with_most_to_do_is_named() -> None:
+def test_each_rank_has_a_row_and_the_slowest_is_named() -> None:
     lines = profile_lines(profile(FAST, SLOW))
-    assert lines[0].startswith("profile of the updates 11 to 20")
+    assert lines[0].startswith("profile of updates 11 to 20: ")
     assert " ".join(lines[2].split()) == "0 0.20 1 % 3.00 17 % 6.00 33 % 0.50 3 % 8.00 44 % 0.30 2 % 18.00"
     assert lines[3].split()[:4] == ["1", "9.00", "50", "%"]
-    assert lines[4] == "slowest: rank 1, 18.00 ms of its own, 80 % more than the fastest of 2 ranks"
+    assert lines[4] == "slowest: rank 1, 18.00 ms without comm., 80 % above the fastest of 2 ranks"
 
 
-def test_one_rank_has_nobody_to_be_slower_than() -> None:
+def test_single_rank_is_not_compared() -> None:
     assert not any("slowest" in line for line in profile_lines(profile(FAST)))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8, 512])
-def test_it_fits_on_a_screen(ranks: int) -> None:
+def test_table_fits_on_a_screen(ranks: int) -> None:
     long = PhaseTimes(*(12_345.0,) * 6)
     lines = profile_lines(profile(*(long,) * ranks))
     assert max(map(len, lines[1:-1])) <= 80
     assert len(lines) < 24
 
 
-def test_of_many_ranks_the_slowest_are_shown() -> None:
+def test_only_the_slowest_of_many_ranks_are_shown() -> None:
     lines = profile_lines(profile(*(FAST,) * 30, SLOW, *(FAST,) * 30))
     assert "  30  9.00 50 %" in "\n".join(lines)
     assert "the 8 slowest of 61 ranks" in lines

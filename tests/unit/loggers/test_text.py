@@ -1,4 +1,4 @@
-"""Streams of any encoding and short forms of numbers."""
+"""Formats of numbers, and streams of any encoding."""
 
 import io
 import math
@@ -7,11 +7,12 @@ import subprocess
 import sys
 
 import pytest
+
 from accel_train.loggers import text
 
 
 def written(encoding: str, content: str) -> str:
-    """Return what a safe stream of this encoding holds after `content` was written to it."""
+    """Return what a safe stream of an encoding holds after `content` was written to it."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     text.make_safe(stream)
     stream.write(content)
@@ -19,21 +20,21 @@ def written(encoding: str, content: str) -> str:
     return stream.buffer.getvalue().decode(encoding)
 
 
-def test_our_glyphs_become_plain_equivalents_on_an_ascii_stream() -> None:
+def test_our_glyphs_are_replaced_on_an_ascii_stream() -> None:
     assert written("ascii", "1 → 2 × 3 – 4 · 5 … ★") == "1 -> 2 x 3 - 4 * 5 ... *"
 
 
-def test_other_glyphs_are_escaped_only_where_the_encoding_lacks_them() -> None:
+def test_other_characters_are_escaped_only_if_the_encoding_lacks_them() -> None:
     assert written("ascii", "Köln 猫") == "K\\xf6ln \\u732b"
     assert written("latin-1", "Köln 猫 ×") == "Köln \\u732b ×"
     assert written("utf-8", "Köln 猫 → ★") == "Köln 猫 → ★"
 
 
-def test_a_file_name_that_is_no_utf8_can_be_written() -> None:
+def test_file_name_that_is_not_utf8_is_escaped() -> None:
     assert written("utf-8", b"caf\xe9".decode("utf-8", "surrogateescape")) == "caf\\udce9"
 
 
-def test_sinks_write_to_ascii_streams_and_load_no_torch() -> None:
+def test_loggers_write_to_ascii_streams_without_importing_torch() -> None:
     code = """
 import sys
 import accel_train.loggers.select, accel_train.loggers.jsonl, accel_train.loggers.rank_log
@@ -53,7 +54,7 @@ print("→", file=sys.stderr)
     assert done.stderr.split() == [b"->"]
 
 
-def test_printable_escapes_what_acts_on_a_terminal_or_breaks_a_line() -> None:
+def test_printable_escapes_control_characters_and_line_breaks() -> None:
     assert text.printable("a\x1b[31m\n\rb Köln") == "a\\x1b[31m\\n\\rb Köln"
 
 

@@ -1,7 +1,8 @@
-"""Our own networks have the layers, sizes and starts that their sources give."""
+"""Our own networks have the layers, sizes and initialization that their sources state."""
 
 import pytest
 import torch
+from helpers.models import build
 from torch import nn
 
 from accel_train.errors import UserError
@@ -16,14 +17,14 @@ def weight_shapes(module: nn.Module) -> list[tuple[int, ...]]:
     return [tuple(parameter.shape) for parameter in module.parameters() if parameter.dim() > 1]
 
 
-def test_cnn_has_the_benchmarks_parameters() -> None:
+def test_cnn_has_the_parameters_of_the_benchmark() -> None:
     module = cnn(classes=10, channels=1, image_size=28)
     assert weight_shapes(module) == [(32, 1, 3, 3), (64, 32, 3, 3), (128, 3136), (10, 128)]
     assert parameters(module) == 421_642
 
 
 @pytest.mark.parametrize("image_size", [4, 5, 8, 29])
-def test_cnn_takes_any_size_from_4_on(image_size: int) -> None:
+def test_cnn_takes_any_size_of_at_least_4(image_size: int) -> None:
     module = cnn(classes=7, channels=3, image_size=image_size)
     assert module(torch.zeros(2, 3, image_size, image_size)).shape == (2, 7)
 
@@ -32,7 +33,7 @@ def test_mlp_has_two_hidden_layers_of_256() -> None:
     assert weight_shapes(mlp(classes=10, channels=3, image_size=8)) == [(256, 192), (256, 256), (10, 256)]
 
 
-def test_wide_resnet_10_10_is_one_block_of_each_width() -> None:
+def test_wide_resnet_10_10_has_one_block_per_stage() -> None:
     with torch.device("meta"):
         module = wide_resnet(classes=10, channels=1, depth=10, width=10)
     convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
@@ -43,14 +44,14 @@ def test_wide_resnet_10_10_is_one_block_of_each_width() -> None:
     assert parameters(module) == 7_435_066
 
 
-def test_wide_resnet_28_10_has_the_papers_size() -> None:
+def test_wide_resnet_28_10_has_the_parameters_of_the_paper() -> None:
     """36.5 million parameters on CIFAR-10 (Zagoruyko and Komodakis 2016, table 4)."""
     with torch.device("meta"):
         module = wide_resnet(classes=10, channels=3, depth=28, width=10)
     assert parameters(module) == 36_479_194
 
 
-def test_a_wide_block_activates_first_and_adds_to_its_input() -> None:
+def test_wide_block_activates_first_and_adds_to_its_input() -> None:
     torch.manual_seed(0)
     block = wide_resnet(classes=10, channels=1, depth=16, width=1).get_submodule("stage1.0").eval()
     x_BCHW = torch.randn(2, 16, 6, 6)
@@ -61,7 +62,7 @@ def test_a_wide_block_activates_first_and_adds_to_its_input() -> None:
     torch.testing.assert_close(block(x_BCHW), x_BCHW + added_BCHW)
 
 
-def test_wide_resnets_convolutions_start_as_he_et_al() -> None:
+def test_wide_resnet_convolutions_are_initialized_as_in_he_et_al() -> None:
     torch.manual_seed(0)
     module = wide_resnet(classes=10, channels=1, depth=10, width=4)
     weight = module.get_parameter("stage3.0.conv2.weight")
@@ -71,7 +72,17 @@ def test_wide_resnets_convolutions_start_as_he_et_al() -> None:
 @pytest.mark.parametrize(
     ("depth", "advice"), [(15, "10 or 16"), (17, "16 or 22"), (3, "10"), (4, "10"), (9, "10"), (12, "10 or 16")]
 )
-def test_wide_resnet_refuses_a_depth_between_blocks(depth: int, advice: str) -> None:
+def test_wide_resnet_rejects_depth_between_blocks(depth: int, advice: str) -> None:
     with pytest.raises(UserError, match=f"cannot be {depth} layers deep") as caught:
         wide_resnet(classes=10, channels=1, depth=depth, width=4)
-    assert caught.value.hint == f"take a depth of {advice}"
+    assert caught.value.hint == f"use a depth of {advice}"
+
+
+@pytest.mark.parametrize(("name", "depth", "width"), [("wide_resnet", 10, 10), ("wide_resnet_16_4", 16, 4)])
+def test_wide_resnet_name_gives_depth_and_width(name: str, depth: int, width: int) -> None:
+    torch.manual_seed(3)
+    named = build(name).module.state_dict()
+    torch.manual_seed(3)
+    expected = wide_resnet(10, 1, depth, width).state_dict()
+    assert list(named) == list(expected)
+    assert all(torch.equal(named[key], expected[key]) for key in expected)

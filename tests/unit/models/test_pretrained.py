@@ -1,4 +1,4 @@
-"""A new run begins with the weights of another, or says which tensor does not fit."""
+"""A model is initialized from a file, or the first tensor that does not fit is reported."""
 
 import os
 import pickle
@@ -28,7 +28,7 @@ def save(module: nn.Module, path: Path) -> Path:
 
 
 def changed(module: nn.Module) -> nn.Module:
-    """Return the module with other numbers in all of its tensors."""
+    """Return the module with all of its tensors changed."""
     for tensor in module.state_dict().values():
         tensor.add_(1)
     return module
@@ -52,12 +52,12 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_for_other_classes_stays_fresh_and_the_rest_is_loaded(name: str, tmp_path: Path) -> None:
+def test_head_for_other_classes_is_kept_and_the_rest_loaded(name: str, tmp_path: Path) -> None:
     given, module = changed(build(name, 7)), build(name, 5)
     fresh, stored = copies(module), copies(given)
     file = save(given, tmp_path / "model.safetensors")
     del given
-    sentences = load_initial(module, tmp_path)
+    sentences = load_initial(module, file)
     heads = {f"{layer}.{part}" for layer in HEADS[name] for part in ("weight", "bias")}
     assert sentences == (
         f"weights from {file}: {len(stored) - len(heads)} tensors",
@@ -67,13 +67,13 @@ def test_a_head_for_other_classes_stays_fresh_and_the_rest_is_loaded(name: str, 
         assert torch.equal(tensor, (fresh if tensor_name in heads else stored)[tensor_name]), tensor_name
 
 
-def test_the_same_classes_keep_the_head_and_the_memory(tmp_path: Path) -> None:
+def test_weights_are_loaded_in_place(tmp_path: Path) -> None:
     given, module = changed(build("resnet18", 5)), build("resnet18", 5)
-    places = [tensor.data_ptr() for tensor in module.state_dict().values()]
+    addresses = [tensor.data_ptr() for tensor in module.state_dict().values()]
     file = save(given, tmp_path / "any.safetensors")
     assert load_initial(module, file) == (f"weights from {file}: 122 tensors",)
     assert all(torch.equal(t, given.state_dict()[name]) for name, t in module.state_dict().items())
-    assert [tensor.data_ptr() for tensor in module.state_dict().values()] == places
+    assert [tensor.data_ptr() for tensor in module.state_dict().values()] == addresses
 
 
 WRAPPED: dict[str, Callable[[dict[str, Tensor]], Any]] = {
@@ -86,25 +86,26 @@ WRAPPED: dict[str, Callable[[dict[str, Tensor]], Any]] = {
 
 
 @pytest.mark.parametrize("file", WRAPPED)
-def test_files_of_other_programs_are_read(file: str, tmp_path: Path) -> None:
+def test_files_of_other_programs_are_loaded(file: str, tmp_path: Path) -> None:
     given, module = changed(mlp(3, 1, 4)), mlp(3, 1, 4)
     torch.save(WRAPPED[file](given.state_dict()), tmp_path / file)
     load_initial(module, tmp_path / file)
     assert all(torch.equal(t, given.state_dict()[name]) for name, t in module.state_dict().items())
 
 
-def test_a_model_may_itself_have_the_name_of_a_wrapper(tmp_path: Path) -> None:
+def test_prefix_that_the_model_itself_has_is_kept(tmp_path: Path) -> None:
     given, module = changed(nn.ModuleDict({"module": nn.Linear(2, 3)})), nn.ModuleDict({"module": nn.Linear(2, 3)})
     load_initial(module, save(given, tmp_path / "a.safetensors"))
     assert torch.equal(module["module"].weight, given["module"].weight)
 
 
-def test_counters_of_batch_norm_may_be_missing_as_in_old_files_of_torchvision(tmp_path: Path) -> None:
+def test_missing_batch_norm_counters_start_at_0(tmp_path: Path) -> None:
+    """Old files of torchvision lack them."""
     given = {name: t for name, t in build("resnet18", 5).state_dict().items() if "num_batches" not in name}
     torch.save(given, tmp_path / "old.pth")
     assert load_initial(build("resnet18", 5), tmp_path / "old.pth") == (
         f"weights from {tmp_path / 'old.pth'}: 102 tensors",
-        "20 counters of BatchNorm, which the file has not, begin anew",
+        "20 counters of BatchNorm, missing in the file, start at 0",
     )
 
 
@@ -113,8 +114,8 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
 
 
 MISFITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "missing": (without("3.bias"), "{file} has no 3.bias, which is 256 in the model"),
-    "surplus": (lambda w: w.update(more=torch.ones(2, 3)), "{file} has more, 2 × 3, which the model has not"),
+    "missing": (without("3.bias"), "{file} has no 3.bias (256 in the model)"),
+    "surplus": (lambda w: w.update(more=torch.ones(2, 3)), "{file} has more (2 × 3), which is not in the model"),
     "shape": (
         lambda w: w.update({"1.weight": torch.ones(256, 64)}),
         "1.weight is 256 × 64 in {file}, but 256 × 16 in the model",
@@ -130,13 +131,13 @@ MISFITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no tensor": (lambda w: w.update({"1.bias": 3}), "1.bias is a int in {file}, but 256 in the model"),
     "one number": (
         lambda w: w.update(n_averaged=torch.tensor(3)),
-        "{file} has n_averaged, one number, which the model has not",
+        "{file} has n_averaged (one number), which is not in the model",
     ),
 }
 
 
 @pytest.mark.parametrize("what", MISFITS)
-def test_the_first_tensor_that_does_not_fit_is_named_and_nothing_is_loaded(what: str, tmp_path: Path) -> None:
+def test_tensor_that_does_not_fit_is_reported_and_nothing_loaded(what: str, tmp_path: Path) -> None:
     change, message = MISFITS[what]
     weights = dict(changed(mlp(3, 1, 4)).state_dict())
     change(weights)
@@ -152,7 +153,7 @@ def test_the_first_tensor_that_does_not_fit_is_named_and_nothing_is_loaded(what:
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.pt", "a.pth"])
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "missing", "folder"])
-def test_a_file_that_cannot_be_read_is_named(name: str, damage: str, tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(name: str, damage: str, tmp_path: Path) -> None:
     file = tmp_path / name
     weights = mlp(3, 1, 4).state_dict()
     (safetensors.torch.save_file if name == "a.safetensors" else torch.save)(weights, file)
@@ -166,33 +167,35 @@ def test_a_file_that_cannot_be_read_is_named(name: str, damage: str, tmp_path: P
         load_initial(mlp(3, 1, 4), file)
 
 
-def test_a_folder_without_last_weights_and_an_unknown_kind_of_file_are_refused(tmp_path: Path) -> None:
-    save(mlp(3, 1, 4), tmp_path / "best.safetensors")
-    with pytest.raises(UserError, match=r"model\.safetensors: .*No such file"):
-        load_initial(mlp(3, 1, 4), tmp_path)
+def test_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read the weights in .*model\.safetensors: .*No such file"):
+        load_initial(mlp(3, 1, 4), tmp_path / "model.safetensors")
+
+
+def test_unknown_file_type_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.bin: weights are read from \.safetensors, \.pt, \.pth"):
         load_initial(mlp(3, 1, 4), tmp_path / "a.bin")
 
 
 class Trap:
-    """Makes a folder when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.place),)
+        return os.mkdir, (str(self.folder),)
 
 
 @pytest.mark.parametrize("kind", ["zip", "old", "bare pickle"])
-def test_a_planted_pickle_never_runs(kind: str, tmp_path: Path) -> None:
+def test_pickled_code_never_runs(kind: str, tmp_path: Path) -> None:
     file, sprung = tmp_path / "a.pt", tmp_path / "sprung"
     content = {**mlp(3, 1, 4).state_dict(), "trap": Trap(sprung)}
     if kind == "bare pickle":
         file.write_bytes(pickle.dumps({"trap": Trap(sprung)}))
     else:
         torch.save(content, file, _use_new_zipfile_serialization=kind == "zip")
-    with pytest.raises(UserError, match="holds more than tensors"):
+    with pytest.raises(UserError, match="contains more than tensors"):
         load_initial(mlp(3, 1, 4), file)
     assert not sprung.exists()
     with suppress(RuntimeError):

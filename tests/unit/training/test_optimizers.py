@@ -1,10 +1,11 @@
-"""Optimizers decay weights and leave norms and biases alone; their first updates are the formulas'."""
+"""Optimizers decay weights but not norms and biases; their first updates equal the formulas."""
 
 import pytest
 import torch
 from torch import nn
 
-from accel_train.training.optimizers import OPTIMIZERS, build_optimizer
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.training.optimizers import build_optimizer
 
 
 def net() -> nn.Sequential:
@@ -27,7 +28,7 @@ def test_norms_and_biases_do_not_decay(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_frozen_parameters_are_left_out_and_empty_groups_too(name: str) -> None:
+def test_frozen_parameters_and_empty_groups_are_left_out(name: str) -> None:
     model = net()
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.ndim > 1)
@@ -37,7 +38,7 @@ def test_frozen_parameters_are_left_out_and_empty_groups_too(name: str) -> None:
 
 
 def stepped(name: str, updates: int) -> tuple[float, float]:
-    """Return a weight and a bias, both 2 at first, after updates with gradients of 1 at a rate of 0.1."""
+    """Return a weight and a bias, initially 2, after updates with gradients of 1 and a learning rate of 0.1."""
     model = nn.Linear(1, 1)
     optimizer = built(name, model)
     with torch.no_grad():
@@ -61,12 +62,12 @@ def nesterov(decay: float) -> float:
     return value
 
 
-def test_sgd_is_nesterovs_with_momentum_09_and_decay_in_the_gradient() -> None:
+def test_sgd_has_nesterov_momentum_of_09_and_decay_in_the_gradient() -> None:
     assert stepped("sgd", 3) == pytest.approx((nesterov(0.25), nesterov(0.0)), rel=1e-6)
 
 
-def test_adamw_decays_apart_from_the_gradient() -> None:
-    """A constant gradient of 1 makes both moments 1 after their correction."""
+def test_adamw_decays_weights_outside_the_gradient() -> None:
+    """A constant gradient of 1 makes both bias-corrected moments 1."""
     move = 0.1 / (1 + 1e-3)
     weight = bias = 2.0
     for _ in range(3):
@@ -74,6 +75,13 @@ def test_adamw_decays_apart_from_the_gradient() -> None:
     assert stepped("adamw", 3) == pytest.approx((weight, bias), rel=1e-5)
 
 
-def test_adamw_takes_the_plans_betas_and_epsilon() -> None:
+def test_adamw_takes_betas_and_epsilon() -> None:
     for group in built("adamw", net()).param_groups:
         assert (group["betas"], group["eps"]) == ((0.8, 0.96), 1e-3)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_is_fused_or_foreach(name: str, fused: bool) -> None:
+    optimizer = build_optimizer(name, net(), weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, fused=fused)
+    assert (optimizer.defaults["fused"], optimizer.defaults["foreach"]) == (fused, not fused)

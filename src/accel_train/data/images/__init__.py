@@ -1,1 +1,1 @@
-"""Image files as pixels."""
+"""Picture files as pixels."""

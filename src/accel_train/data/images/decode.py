@@ -1,4 +1,4 @@
-"""Picture files as the upright RGB pixels of a window.
+"""Decodes a window of a picture file to upright RGB pixels.
 
 Shape suffixes: H height, W width, C channels.
 """
@@ -13,25 +13,23 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from accel_train.data.images.crops import Box
 from accel_train.data.images.exif import read_orientation
 
-Box = tuple[int, int, int, int]
-"""Top, left, height and width, pixels."""
-
-_FRACTIONS = (8, 4, 2)  # 1/8, 1/4 and 1/2: libjpeg-turbo is no faster at the ones between (7/8, 3/4, …)
-_MIRRORED = ((1, 1), (1, -1), (-1, -1), (-1, 1))  # strides down and right of the EXIF orientations 1–4, and of 5–8
+_FRACTIONS = (8, 4, 2)  # 1/8, 1/4 and 1/2: libjpeg-turbo is no faster at fractions between them (7/8, 3/4, …)
+_MIRRORED = ((1, 1), (1, -1), (-1, -1), (-1, 1))  # vertical, horizontal stride of EXIF orientations 1–4, and of 5–8
 _SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N", "I"})
 
 
 def decode_window(file: bytes, choose_box: Callable[[int, int], Box], enough: int) -> NDArray[np.uint8]:
-    """Return the pixels_HWC of the box that is chosen by a picture's height and width.
+    """Return the pixels_HWC of the box that `choose_box` computes from the picture's height and width.
 
-    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if `enough` pixels a side are then left of the box.
-    simplejpeg is twice as fast as Pillow and gives the same pixels. It reads the JPEGs of grey or RGB in which
-    libjpeg finds nothing odd; Pillow reads other formats and colours, and tells harmless oddities from damage.
+    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if each side of the box keeps at least `enough` pixels.
+    simplejpeg is twice as fast as Pillow and gives the same pixels. It decodes grey and RGB JPEGs for which libjpeg
+    reports no warning. Pillow decodes everything else, and distinguishes harmless warnings from damage.
 
     Raises:
-        Exception: the file is no picture or damaged; Pillow's plugins raise of any kind, such as struct.error.
+        Exception: the file is damaged or not a picture; Pillow's plugins raise any type, such as struct.error.
     """
     if _is_rgb_jpeg(file):
         with suppress(ValueError):
@@ -62,7 +60,7 @@ def _decode_jpeg(file: bytes, choose_box: Callable[[int, int], Box], enough: int
 
 
 def _scaled(box: Box, full: tuple[int, int], decoded: tuple[int, ...]) -> Box:
-    """Return where a box of the full height and width lies in the decoded ones."""
+    """Scale a box from the full size to the decoded size, both (height, width)."""
     top, left, rows, columns = (side * decoded[n % 2] / full[n % 2] for n, side in enumerate(box))
     rows, columns = round(rows), round(columns)
     return min(round(top), decoded[0] - rows), min(round(left), decoded[1] - columns), rows, columns
@@ -77,12 +75,12 @@ def _decode_with_pillow(file: bytes) -> NDArray[np.uint8]:
     try:
         with Image.open(io.BytesIO(file)) as picture:
             return np.array(_as_rgb(ImageOps.exif_transpose(picture)))
-    except UnidentifiedImageError:  # it would name the buffer
-        raise ValueError("this is no picture of a known format") from None
+    except UnidentifiedImageError:  # its message names the buffer
+        raise ValueError("not a picture of a known format") from None
 
 
 def _as_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode in _SIXTEEN_BITS:  # convert() would cut values at 255
+    if picture.mode in _SIXTEEN_BITS:  # convert() would clip values at 255
         values: NDArray[Any] = np.asarray(picture).astype(np.int64) >> 8
         picture = Image.fromarray(values.clip(0, 255).astype(np.uint8))
     return picture.convert("RGB")

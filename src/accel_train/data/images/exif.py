@@ -1,25 +1,25 @@
-"""How a JPEG's metadata say that the picture was turned."""
+"""Reads the orientation of a JPEG from its EXIF or XMP metadata."""
 
 import re
 import struct
 from collections.abc import Iterator
 
 _EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
-_METADATA, _START_OF_SCAN, _FILLING = 0xE1, 0xDA, 0xFF  # second bytes of JPEG's markers
+_METADATA, _START_OF_SCAN, _FILL = 0xE1, 0xDA, 0xFF  # second bytes of JPEG markers
 _ORIENTATION = 0x0112
 _UPRIGHT = 1
 
 
 def read_orientation(jpeg: bytes) -> int:
-    """Return the EXIF orientation, 1 to 8, that EXIF or else XMP gives; 1, upright, where neither can be read.
+    """Return the orientation, 1 to 8, from EXIF or else XMP; 1 (upright) if neither can be read.
 
-    A few microseconds in plain Python: looking at every picture with Pillow would cost ten times as much.
+    Takes a few microseconds in plain Python; opening every picture with Pillow would cost ten times as much.
     """
     segments = list(_metadata(jpeg))
     exif = (_in_exif(segment[len(_EXIF) :]) for segment in segments if segment.startswith(_EXIF))
     xmp = (_in_xmp(segment) for segment in segments if segment.startswith(_XMP))
-    said = next((value for value in (*exif, *xmp) if value is not None), _UPRIGHT)
-    return said if 1 <= said <= 8 else _UPRIGHT
+    found = next((value for value in (*exif, *xmp) if value is not None), _UPRIGHT)
+    return found if 1 <= found <= 8 else _UPRIGHT
 
 
 def _metadata(jpeg: bytes) -> Iterator[bytes]:
@@ -28,7 +28,7 @@ def _metadata(jpeg: bytes) -> Iterator[bytes]:
         marker = jpeg[position + 1]
         if marker == _START_OF_SCAN:
             return
-        if marker == _FILLING:
+        if marker == _FILL:
             position += 1
             continue
         end = position + 2 + int.from_bytes(jpeg[position + 2 : position + 4])
@@ -46,7 +46,7 @@ def _in_exif(tiff: bytes) -> int | None:
             tag, _, _, value = struct.unpack_from(order + "HHIH", tiff, directory + 2 + 12 * entry)
             if tag == _ORIENTATION:
                 return int(value)
-    except struct.error:  # it ends too early
+    except struct.error:  # truncated
         pass
     return None
 

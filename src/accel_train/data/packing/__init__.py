@@ -1,1 +1,1 @@
-"""Packed folders: images decoded once, mapped into memory in training."""
+"""Packed folders: pictures decoded once, stored so that training maps them into memory."""

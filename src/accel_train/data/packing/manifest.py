@@ -1,4 +1,4 @@
-"""What is written down about a packed folder: where its pictures are from, and what its shards hold."""
+"""The manifest of a packed folder: where its pictures come from, and what its shards hold."""
 
 import hashlib
 import json
@@ -8,53 +8,52 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from accel_train.data.images.crops import FolderSource
-from accel_train.data.sources.folder import list_folder
+from accel_train.data.sources.folder import FolderSource, list_folder
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import write_file
 
-RECORD = "pack.json"
+MANIFEST = "pack.json"
 UNFINISHED = "unfinished.json"
-"""The record of a folder that is still being packed: of those shards that are whole."""
+"""The manifest while packing is unfinished: it lists the shards that are complete."""
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
-class ShardFacts:
-    """What tells a whole shard from a damaged one."""
+class ShardChecksum:
+    """Distinguishes a valid shard from a damaged one."""
 
     sha256: str
     bytes: int
 
 
 @dataclass(frozen=True)
-class PackRecord:
+class Manifest:
     """Describes a packed folder."""
 
     source: str
     fingerprint: str
-    """Of the source's listing, see :func:`fingerprint`."""
+    """Of the source's files, see :func:`fingerprint`."""
     side: int
-    """Pixels of the shorter side of a picture; smaller ones are kept as they are."""
+    """Shorter side of a picture, pixels; smaller pictures keep their size."""
     classes: list[str]
     splits: dict[str, list[int]]
-    """Of train and val, or of all: the number of pictures of each class, which follow one another."""
+    """Number of pictures of each class, in stored order; keys are train and val, or all."""
     pictures_per_shard: int
-    shards: dict[str, ShardFacts]
+    shards: dict[str, ShardChecksum]
     """By file name."""
     format: int = _FORMAT
 
     def shard_names(self, split: str) -> list[str]:
-        """Return the names of a split's shards, in the order of its pictures."""
+        """Return the file names of a split's shards, in the order of its pictures."""
         count = -(-sum(self.splits[split]) // self.pictures_per_shard)
         return [f"{split}-{number:05d}.safetensors" for number in range(count)]
 
-    def is_of_same_pictures(self, other: "PackRecord") -> bool:
-        """Return whether the shards of both are the same, as far as they have been made."""
+    def has_same_pictures(self, other: "Manifest") -> bool:
+        """Return whether both describe the same shards; either may be unfinished."""
         return replace(self, shards={}) == replace(other, shards={})
 
     def command(self, folder: Path) -> str:
-        """Return the command that packs the folder as it is described here."""
+        """Return the command that packs this source to a folder."""
         return shlex.join(["accel_train", "pack", self.source, str(folder), "--side", str(self.side)])
 
     def write(self, path: Path) -> None:
@@ -62,21 +61,21 @@ class PackRecord:
 
 
 def is_packed(folder: Path) -> bool:
-    """Return whether a folder was packed, or begun to be."""
-    return (folder / RECORD).is_file() or (folder / UNFINISHED).is_file()
+    """Return whether a folder has been packed, completely or in part."""
+    return (folder / MANIFEST).is_file() or (folder / UNFINISHED).is_file()
 
 
-def read_record(path: Path) -> PackRecord:
-    """Read a record.
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest.
 
     Raises:
-        UserError: it is damaged, or of another version.
+        UserError: it is damaged, or of another format.
     """
     try:
         fields = json.loads(path.read_bytes())
         if fields["format"] == _FORMAT:
-            shards = {name: ShardFacts(**facts) for name, facts in fields.pop("shards").items()}
-            return PackRecord(**fields, shards=shards)
+            shards = {name: ShardChecksum(**checksum) for name, checksum in fields.pop("shards").items()}
+            return Manifest(**fields, shards=shards)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path}: {error}", f"remove {path.parent} and pack it again") from None
     raise UserError(
@@ -85,21 +84,21 @@ def read_record(path: Path) -> PackRecord:
 
 
 def fingerprint(splits: Mapping[str, FolderSource]) -> str:
-    """Hash the names, sizes and times of change of all pictures."""
+    """Hash the names, sizes and modification times of all pictures."""
     digest = hashlib.sha256()
     for split, source in splits.items():
         for path in source.paths:
-            facts = os.stat(f"{source.root}/{path}")  # noqa: PTH116 - three times as fast as Path's
-            digest.update(os.fsencode(f"{split}/{path}\0{facts.st_size}\0{facts.st_mtime_ns}\n"))
+            status = os.stat(f"{source.root}/{path}")  # noqa: PTH116 - three times as fast as Path's
+            digest.update(os.fsencode(f"{split}/{path}\0{status.st_size}\0{status.st_mtime_ns}\n"))
     return digest.hexdigest()
 
 
-def has_changed(record: PackRecord) -> bool:
-    """Return whether the source is still there, but is no longer what was packed."""
-    source = Path(record.source)
+def has_changed(manifest: Manifest) -> bool:
+    """Return whether the source still exists but differs from what was packed."""
+    source = Path(manifest.source)
     if not source.is_dir():
         return False
     try:
-        return fingerprint(list_folder(source)[0]) != record.fingerprint
-    except (UserError, OSError):  # its classes are gone, or a picture while it was looked at
+        return fingerprint(list_folder(source)[0]) != manifest.fingerprint
+    except (UserError, OSError):  # the classes are gone, or a picture vanished meanwhile
         return True

@@ -1,4 +1,4 @@
-"""Packs a folder of pictures: each decoded once, made smaller and put into shards that map into memory.
+"""Packs a folder of pictures: worker processes decode and shrink each picture once and write shards.
 
 Shape suffixes: C channels, H height, W width.
 """
@@ -8,24 +8,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import safetensors.torch
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from accel_train.data.images.crops import FolderSource, read_window
-from accel_train.data.images.decode import Box
+from accel_train.data.images.crops import Box
 from accel_train.data.packing.manifest import (
-    RECORD,
+    MANIFEST,
     UNFINISHED,
-    PackRecord,
-    ShardFacts,
+    Manifest,
+    ShardChecksum,
     fingerprint,
     is_packed,
-    read_record,
+    read_manifest,
 )
-from accel_train.data.sources.folder import list_folder
+from accel_train.data.packing.shard import ShardBuilder
+from accel_train.data.sources.folder import FolderSource, list_folder, read_window
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import clean, write_file
 from accel_train.system.folder_lock import FolderLock
@@ -38,97 +37,96 @@ _PICTURES_PER_REPORT = 16
 
 @dataclass(frozen=True)
 class ShardDone:
-    """A shard is whole: written just now, or found so."""
+    """A shard is complete: written just now, or found valid."""
 
     name: str
-    facts: ShardFacts
+    checksum: ShardChecksum
     was_there: bool
 
 
 @dataclass(frozen=True)
 class Packing:
-    """What is to be done to pack a folder."""
+    """A folder to pack, and the pictures to pack into it."""
 
     folder: Path
-    record: PackRecord
-    """Of what shall be; its shards are those that an earlier attempt left, still to be checked."""
+    manifest: Manifest
+    """Of the finished folder, except that `shards` are those of an earlier attempt, still to be verified."""
     pictures: dict[str, FolderSource]
     ignored_files: int
     lock: FolderLock
     """On the folder, held as long as this object is."""
     note: str | None
-    """Why an earlier attempt was of no use."""
+    """Why an earlier attempt could not be used."""
 
     @property
     def shards(self) -> int:
-        return sum(len(self.record.shard_names(split)) for split in self.pictures)
+        return sum(len(self.manifest.shard_names(split)) for split in self.pictures)
 
 
 def begin(source: Path, folder: Path, side: int) -> Packing:
     """List the pictures and prepare the folder; shards of the same pictures at the same size are kept.
 
     Raises:
-        UserError: one of the folders is not what it should be.
+        UserError: the source cannot be packed, or the folder cannot be used.
     """
     if not source.is_dir():
         raise UserError(f"there is no folder {source}", "give one that holds CLASS/…, or train/CLASS/… and val/CLASS/…")
     if is_packed(source):
-        raise UserError(f"{source} has been packed already", f"train on it with: accel_train train --data {source}")
+        raise UserError(f"{source} is already packed", f"train on it with: accel_train train --data {source}")
     if folder.resolve().is_relative_to(source.resolve()):
-        raise UserError(f"{folder} lies inside {source}", "pack to a folder elsewhere")
+        raise UserError(f"{folder} is inside {source}", "pack to a folder elsewhere")
     pictures, ignored_files = list_folder(source)
-    record = _describe(source, pictures, side)
-    lock = _locked(folder)
+    manifest = _describe(source, pictures, side)
+    lock = _lock(folder)
     clean(folder)
-    earlier = next((read_record(folder / name) for name in (RECORD, UNFINISHED) if (folder / name).exists()), None)
-    if earlier and earlier.is_of_same_pictures(record):
-        return Packing(folder, replace(record, shards=earlier.shards), pictures, ignored_files, lock, None)
-    record.write(folder / UNFINISHED)  # before what it replaces goes: at no time is the folder nobody's
-    (folder / RECORD).unlink(missing_ok=True)
+    earlier = next((read_manifest(folder / name) for name in (MANIFEST, UNFINISHED) if (folder / name).exists()), None)
+    if earlier and earlier.has_same_pictures(manifest):
+        return Packing(folder, replace(manifest, shards=earlier.shards), pictures, ignored_files, lock, None)
+    manifest.write(folder / UNFINISHED)  # before anything is removed: the folder always has a manifest
+    (folder / MANIFEST).unlink(missing_ok=True)
     for name in earlier.shards if earlier else ():
         (folder / name).unlink(missing_ok=True)
-    return Packing(folder, record, pictures, ignored_files, lock, _difference(earlier, record) if earlier else None)
+    return Packing(folder, manifest, pictures, ignored_files, lock, _difference(earlier, manifest) if earlier else None)
 
 
 def pack(packing: Packing, workers: int) -> Iterator[int | ShardDone]:
-    """Write the shards that are missing or damaged; yield numbers of pictures as they are done, and whole shards.
+    """Write missing and damaged shards; yield the number of pictures done since the last report, and ShardDone.
 
     Raises:
         UserError: a picture cannot be read, or a shard cannot be written.
     """
-    folder, shards = packing.folder, dict(packing.record.shards)
+    folder, shards = packing.folder, dict(packing.manifest.shards)
     jobs = _jobs(packing)
     loader = DataLoader(
-        _ShardWriter(jobs, packing.record.side),
+        _ShardWriter(jobs, packing.manifest.side),
         batch_size=None,
         num_workers=min(workers, len(jobs)),
         in_order=False,
         worker_init_fn=serve_parent,
     )
-    for fact in loader:
-        if isinstance(fact, UserError):
-            raise UserError(fact.message, fact.hint)  # not itself: it would hold this frame, and so the workers
-        if isinstance(fact, ShardDone):
-            shards[fact.name] = fact.facts
-            if not (folder / RECORD).exists():
-                replace(packing.record, shards=shards).write(folder / UNFINISHED)
-        yield fact
-    record = replace(packing.record, shards=dict(sorted(shards.items())))
-    record.write(folder / RECORD)
+    for event in loader:
+        if isinstance(event, UserError):
+            raise UserError(event.message, event.hint)  # a copy: the original would hold this frame and so the workers
+        if isinstance(event, ShardDone):
+            shards[event.name] = event.checksum
+            if not (folder / MANIFEST).exists():
+                replace(packing.manifest, shards=shards).write(folder / UNFINISHED)
+        yield event
+    replace(packing.manifest, shards=dict(sorted(shards.items()))).write(folder / MANIFEST)
     (folder / UNFINISHED).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One shard to check or to write."""
+    """One shard to verify or to write."""
 
     path: Path
     pictures: list[str]
-    expected: ShardFacts | None
+    expected: ShardChecksum | None
 
 
 class _ShardWriter(IterableDataset[int | ShardDone | UserError]):
-    """Gives each worker process every so manyth job; errors are values, else they would arrive as strings."""
+    """Gives worker w of W every W-th job; yields errors, because raised ones would arrive as strings."""
 
     def __init__(self, jobs: list[_Job], side: int) -> None:
         self._jobs = jobs
@@ -139,44 +137,33 @@ class _ShardWriter(IterableDataset[int | ShardDone | UserError]):
         assert worker is not None
         try:
             for job in self._jobs[worker.id :: worker.num_workers]:
-                yield from _done(job, self._side)
+                yield from _verify_or_write(job, self._side)
         except UserError as error:
             yield error
 
 
-def _done(job: _Job, side: int) -> Iterator[int | ShardDone]:
+def _verify_or_write(job: _Job, side: int) -> Iterator[int | ShardDone]:
     if job.expected and job.path.is_file():
         with job.path.open("rb") as file:
-            found = ShardFacts(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+            found = ShardChecksum(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
         if found == job.expected:
             yield len(job.pictures)
             yield ShardDone(job.path.name, found, was_there=True)
             return
-    pixels, offsets, sizes = bytearray(), [], []
+    builder = ShardBuilder()
     for count, path in enumerate(job.pictures, 1):
-        picture_HWC = shrink(torch.from_numpy(read_window(path, _whole, side)), side)
-        offsets.append(len(pixels))
-        sizes.append(picture_HWC.shape[:2])
-        pixels += picture_HWC.numpy().data
+        builder.add(shrink(torch.from_numpy(read_window(path, _whole, side)), side))
         if count % _PICTURES_PER_REPORT == 0 or count == len(job.pictures):
             yield (count - 1) % _PICTURES_PER_REPORT + 1
-    heights, widths = torch.tensor(sizes, dtype=torch.int32).unbind(1)
-    content = safetensors.torch.save(
-        {
-            "pixels": torch.frombuffer(pixels, dtype=torch.uint8),
-            "offsets": torch.tensor(offsets),
-            "heights": heights.contiguous(),
-            "widths": widths.contiguous(),
-        }
-    )
+    content = builder.encode()
     try:
         write_file(job.path, content)
     except OSError as error:
         raise UserError(
             f"cannot write {job.path}: {error.strerror}",
-            "make room, and start the same command again: what is packed stays",
+            "make room and run the same command again: finished shards are kept",
         ) from None
-    yield ShardDone(job.path.name, ShardFacts(hashlib.sha256(content).hexdigest(), len(content)), was_there=False)
+    yield ShardDone(job.path.name, ShardChecksum(hashlib.sha256(content).hexdigest(), len(content)), was_there=False)
 
 
 def _whole(height: int, width: int) -> Box:
@@ -184,7 +171,7 @@ def _whole(height: int, width: int) -> Box:
 
 
 def shrink(picture_HWC: Tensor, side: int) -> Tensor:
-    """Return a picture whose shorter side has so many pixels, or fewer if it had fewer; never enlarged."""
+    """Resize a picture to a shorter side of `side` pixels; a smaller one keeps its size."""
     height, width = picture_HWC.shape[:2]
     shorter = min(height, width)
     if shorter <= side:
@@ -195,9 +182,9 @@ def shrink(picture_HWC: Tensor, side: int) -> Tensor:
     return smaller_1CHW[0].permute(1, 2, 0).contiguous()
 
 
-def _describe(source: Path, pictures: dict[str, FolderSource], side: int) -> PackRecord:
+def _describe(source: Path, pictures: dict[str, FolderSource], side: int) -> Manifest:
     classes = next(iter(pictures.values())).classes
-    return PackRecord(
+    return Manifest(
         source=str(source.resolve()),
         fingerprint=fingerprint(pictures),
         side=side,
@@ -211,8 +198,8 @@ def _describe(source: Path, pictures: dict[str, FolderSource], side: int) -> Pac
     )
 
 
-def _locked(folder: Path) -> FolderLock:
-    """Make the folder, if it is not there, and keep other processes from packing to it."""
+def _lock(folder: Path) -> FolderLock:
+    """Create the folder if it does not exist, and lock it against other processes that pack."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file", "pack to a folder, new or empty")
     try:
@@ -229,19 +216,19 @@ def _locked(folder: Path) -> FolderLock:
     return lock
 
 
-def _difference(earlier: PackRecord, record: PackRecord) -> str:
-    if earlier.source != record.source:
+def _difference(earlier: Manifest, manifest: Manifest) -> str:
+    if earlier.source != manifest.source:
         return f"starting over: {earlier.source} was packed there"
-    if earlier.side != record.side:
+    if earlier.side != manifest.side:
         return f"starting over: pictures there have a shorter side of {earlier.side}"
-    return f"starting over: {record.source} has changed"
+    return f"starting over: {manifest.source} has changed"
 
 
 def _jobs(packing: Packing) -> list[_Job]:
-    record, jobs = packing.record, []
+    manifest, jobs = packing.manifest, []
     for split, source in packing.pictures.items():
-        for number, name in enumerate(record.shard_names(split)):
-            paths = source.paths[number * record.pictures_per_shard : (number + 1) * record.pictures_per_shard]
+        for number, name in enumerate(manifest.shard_names(split)):
+            paths = source.paths[number * manifest.pictures_per_shard : (number + 1) * manifest.pictures_per_shard]
             pictures = [f"{source.root}/{path}" for path in paths]
-            jobs.append(_Job(packing.folder / name, pictures, record.shards.get(name)))
+            jobs.append(_Job(packing.folder / name, pictures, manifest.shards.get(name)))
     return jobs

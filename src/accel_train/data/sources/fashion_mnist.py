@@ -1,55 +1,66 @@
-"""FashionMNIST's files, in LeCun's IDX format; a thread can decompress the images while the program imports torch."""
+"""FashionMNIST, from its four files in LeCun's IDX format."""
 
-import gzip
-from concurrent.futures import Future, ThreadPoolExecutor
+import zlib
 from pathlib import Path
 
-_DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # of the package dataset-fashion-mnist
-SPLITS = {
-    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    "val": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-}
-"""The names of the images and the labels of each split."""
-_begun: dict[Path, Future[bytearray]] = {}
+import torch
+from torch import Tensor
+
+from accel_train.data.sources import fashion_mnist_files as files
+from accel_train.data.sources.base import DataSet, Request
+from accel_train.data.sources.builtin import open_torchvision
+from accel_train.data.sources.memory import MemorySource, memory_data
+from accel_train.errors import UserError
+
+_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 
 
-def find_fashion_mnist(directory: Path | None) -> Path | None:
-    """Return the folder of FashionMNIST's files: `directory`, torchvision's below it, or Debian's."""
-    own = [directory, directory / "FashionMNIST" / "raw"] if directory else []
-    first, _ = SPLITS["train"]
-    return next((folder for folder in [*own, _DEBIAN] if file_of(folder, first).exists()), None)
-
-
-def file_of(folder: Path, name: str) -> Path:
-    """Return the path of a file, which is compressed or not."""
-    packed = folder / f"{name}.gz"
-    return packed if packed.exists() else folder / name
-
-
-def read_ahead(directory: Path | None) -> None:
-    """Begin to read the largest file of FashionMNIST, if it is there, for :func:`content` to be had sooner.
-
-    The others take little time, and glibc would keep their memory for this thread alone.
-    """
-    folder = find_fashion_mnist(directory)
-    if folder is None:
-        return
-    images, _ = SPLITS["train"]
-    path = file_of(folder, images)
-    thread = ThreadPoolExecutor(1)
-    _begun[path] = thread.submit(_read, path)
-    thread.shutdown(wait=False)  # it ends by itself
-
-
-def content(path: Path) -> bytearray:
-    """Return the bytes of a file, decompressed.
+def open_fashion_mnist(request: Request) -> DataSet:
+    """Open the files if they are on this machine, else download them.
 
     Raises:
-        OSError, EOFError, zlib.error: it cannot be read.
+        UserError: the files are damaged, or cannot be downloaded.
     """
-    return _begun.pop(path).result() if path in _begun else _read(path)
+    folder = files.find_folder(request.directory)
+    if folder is None:
+        return open_torchvision("FashionMNIST", request)
+    train, val = (_read_split(folder, split) for split in ("train", "val"))
+    return memory_data("fashion-mnist", f"from {folder}", train, val)
 
 
-def _read(path: Path) -> bytearray:
-    content = path.read_bytes()
-    return bytearray(gzip.decompress(content) if path.suffix == ".gz" else content)
+def _read_split(folder: Path, split: str) -> MemorySource:
+    images, labels = (
+        _read_idx(files.find_file(folder, name), dimensions)
+        for name, dimensions in zip(files.SPLITS[split], (3, 1), strict=True)
+    )
+    if len(images) != len(labels):
+        raise UserError(
+            f"{folder} has {len(images):,} {split} images and {len(labels):,} labels",
+            "fetch the four files again",
+        )
+    return MemorySource(_CLASSES, images[:, None], labels.long())
+
+
+def _read_idx(path: Path, dimensions: int) -> Tensor:
+    """Read an IDX file of unsigned bytes."""
+    try:
+        content = files.content(path)
+        sizes = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions)]
+        if content[:4] != bytes((0, 0, 8, dimensions)):
+            raise ValueError("not an IDX file of bytes")
+        return torch.frombuffer(content, dtype=torch.uint8, offset=4 + 4 * dimensions).view(sizes)
+    except (OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
+        raise UserError(
+            f"cannot read {path}: {error}", "fetch the four files again, or give another --data-dir"
+        ) from None

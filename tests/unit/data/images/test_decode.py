@@ -1,4 +1,4 @@
-"""Windows hold the pixels that Pillow decodes, of JPEGs at a fraction of their size where that is enough."""
+"""Windows have the pixels that Pillow decodes; JPEGs are decoded at a fraction of their size if that is enough."""
 
 import io
 
@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from accel_train.data.images import decode as decoding
-from accel_train.data.images.decode import Box, decode_window
+from accel_train.data.images.crops import Box
+from accel_train.data.images.decode import decode_window
 
 
 def photograph(height: int, width: int) -> Image.Image:
@@ -39,12 +40,12 @@ def turned(orientation: int) -> Image.Exif:
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_rows": 1}])
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_jpegs_have_pillows_pixels(mode: str, options: dict[str, object]) -> None:
+def test_jpeg_has_the_pixels_that_pillow_decodes(mode: str, options: dict[str, object]) -> None:
     file = saved(photograph(75, 100).convert(mode), **options)
     assert np.array_equal(decode_window(file, whole, 75), by_pillow(file))
 
 
-def test_ordinary_jpegs_do_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_jpeg_is_decoded_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "_decode_with_pillow", None)
     decode_window(saved(photograph(8, 8), exif=turned(6)), whole, 8)
     decode_window(saved(photograph(8, 8).convert("L")), whole, 8)
@@ -52,7 +53,7 @@ def test_ordinary_jpegs_do_without_pillow(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("kind", ["jpeg", "png"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_box_lies_in_the_upright_picture(orientation: int, kind: str) -> None:
+def test_box_is_cut_from_the_upright_picture(orientation: int, kind: str) -> None:
     file = saved(photograph(75, 100), kind, exif=turned(orientation))
     assert np.array_equal(decode_window(file, lambda height, width: (5, 20, 30, 40), 30), by_pillow(file)[5:35, 20:60])
 
@@ -61,7 +62,7 @@ def test_the_box_lies_in_the_upright_picture(orientation: int, kind: str) -> Non
 @pytest.mark.parametrize(
     ("enough", "shape"), [(101, (200, 240, 3)), (100, (100, 120, 3)), (50, (50, 60, 3)), (3, (25, 30, 3))]
 )
-def test_a_large_box_is_decoded_smaller_but_never_too_small(
+def test_large_box_is_decoded_at_the_smallest_fraction_that_is_enough(
     enough: int, shape: tuple[int, ...], orientation: int
 ) -> None:
     file = saved(photograph(400, 600), quality=95, exif=turned(orientation))
@@ -71,32 +72,32 @@ def test_a_large_box_is_decoded_smaller_but_never_too_small(
     top, left, rows, columns = box
     same_window = Image.fromarray(by_pillow(file)[top : top + rows, left : left + columns])
     expected = np.array(same_window.resize(shape[1::-1], Image.Resampling.BOX), np.int64)
-    assert np.abs(window - expected).mean() < 1  # of 255; a pixel further down or right it is more than 2
+    assert np.abs(window - expected).mean() < 1  # of 255; shifted by a pixel it is more than 2
 
 
 @pytest.mark.parametrize(
     ("size", "shapes"),
     [((399, 601), [(101, 167, 3), (50, 84, 3)]), ((401, 599), [(101, 167, 3), (51, 83, 3)])],  # × 200/399, × 301/601 …
 )
-def test_boxes_at_the_edges_of_odd_sizes_are_whole(size: tuple[int, int], shapes: list[tuple[int, ...]]) -> None:
+def test_box_at_the_edge_of_an_odd_size_is_not_cut_short(size: tuple[int, int], shapes: list[tuple[int, ...]]) -> None:
     file = saved(photograph(*size))
     box = (size[0] - 201, size[1] - 333, 201, 333)
     assert [decode_window(file, lambda *_: box, 201 // f).shape for f in (2, 4)] == shapes
 
 
-def test_what_libjpeg_only_warns_of_is_read_as_by_pillow() -> None:
+def test_jpeg_with_a_libjpeg_warning_is_decoded_by_pillow() -> None:
     file = saved(photograph(75, 100))
     odd = file[:-2] + bytes(65) + file[-2:]
     assert np.array_equal(decode_window(odd, whole, 75), by_pillow(file))
 
 
 @pytest.mark.parametrize("missing", [2, 10, 500])
-def test_an_end_that_is_missing_is_never_made_up(missing: int) -> None:
+def test_truncated_jpeg_is_an_error(missing: int) -> None:
     with pytest.raises(OSError, match="truncated"):
         decode_window(saved(photograph(75, 100))[:-missing], whole, 75)
 
 
 @pytest.mark.parametrize("file", [b"", b"no picture", b"\xff\xd8\xff"])
-def test_other_files_are_said_to_be_no_pictures(file: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^this is no picture of a known format$"):
+def test_other_file_is_not_a_picture(file: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^not a picture of a known format$"):
         decode_window(file, whole, 1)

@@ -1,4 +1,4 @@
-"""The orientation that a JPEG's metadata give is found wherever it stands, and never guessed."""
+"""The orientation is found anywhere in a JPEG's metadata, and never guessed."""
 
 import io
 
@@ -27,29 +27,29 @@ def exif(orientation: int, order: str = "<") -> bytes:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_exif_of_both_byte_orders_is_read(order: str) -> None:
+def test_exif_is_read_in_both_byte_orders(order: str) -> None:
     assert [read_orientation(jpeg(exif(value, order))) for value in range(1, 9)] == list(range(1, 9))
 
 
 @pytest.mark.parametrize("form", ['="6"', ">6<"])
-def test_xmp_is_asked_where_exif_is_silent(form: str) -> None:
+def test_xmp_is_used_if_exif_has_no_orientation(form: str) -> None:
     xmp = XMP.format(form).encode()
     assert read_orientation(jpeg(xmp)) == 6
     assert read_orientation(jpeg(Image.Exif().tobytes(), xmp)) == 6
     assert read_orientation(jpeg(xmp, exif(3))) == 3
 
 
-def test_segments_before_and_filling_bytes_are_passed_over() -> None:
+def test_other_segments_and_fill_bytes_are_skipped() -> None:
     whole = jpeg(b"something else", exif(8))
     assert read_orientation(whole[:2] + b"\xff\xfe\x00\x04ab\xff\xff" + whole[2:]) == 8
 
 
-def test_what_looks_like_metadata_behind_the_head_is_none() -> None:
+def test_metadata_after_the_header_are_ignored() -> None:
     segment = jpeg(exif(6))[2:][:100]
     assert read_orientation(jpeg() + segment) == 1
 
 
-def test_nonsense_leaves_a_picture_as_it_is() -> None:
+def test_invalid_metadata_mean_upright() -> None:
     whole = exif(6)
     cut = [whole[:length] for length in range(len(whole) - 6)]
     assert {read_orientation(jpeg(part)) for part in cut} <= {1, 6}

@@ -1,0 +1,70 @@
+"""What the fields of a config are made of: the base class, markers, choices, and how to read them off a class."""
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from accel_train.config.lr_schedule import RULES, SCALINGS
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.strategies import STRATEGIES
+
+Augmentation = Literal["none", "light", "standard"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Cache = Literal["auto", "device", "ram", "off"]
+if TYPE_CHECKING:
+    OptimizerName = str
+    RuleName = str
+    ScalingName = str
+    StrategyName = str
+else:  # the rows of a table
+    OptimizerName = Literal[tuple(OPTIMIZERS)]
+    RuleName = Literal[tuple(RULES)]
+    ScalingName = Literal[tuple(SCALINGS)]
+    StrategyName = Literal["auto", *STRATEGIES]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Marks a field that changes where and how fast a run is computed, not its result; free on resume, too."""
+
+
+@dataclass(frozen=True)
+class FreeOnResume:
+    """Marks a field in which a resumed run may differ from the stored one."""
+
+
+@dataclass(frozen=True)
+class Everyday:
+    """Marks a field that ``train --help`` shows; ``--help-all`` shows the others too."""
+
+
+class Config(BaseModel):
+    """Base of all configs: frozen, without unknown fields, NaN or infinities.
+
+    Each field is an option and a YAML key. The docstring under it is its help, and its default where that is computed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    panel: ClassVar[str | None] = None
+    """Heading in the help of the fields that this very class declares."""
+
+
+def marked(kind: type[Config], *markers: type) -> frozenset[str]:
+    """Return the names of a config's fields that bear one of the markers."""
+    return frozenset(
+        name for name, field in kind.model_fields.items() if any(isinstance(item, markers) for item in field.metadata)
+    )
+
+
+def panel_of(kind: type[Config], name: str) -> str | None:
+    """Return the panel of the class that declares a config's field."""
+    configs = (base for base in kind.__mro__ if issubclass(base, Config))
+    return next(base.panel for base in configs if name in inspect.get_annotations(base))
+
+
+def help_of(kind: type[Config], name: str) -> str:
+    """Return the docstring of a config's field on one line."""
+    return " ".join((kind.model_fields[name].description or "").split())

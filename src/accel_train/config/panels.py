@@ -1,0 +1,236 @@
+"""The options of a training run, one class a panel of the help; the docstring under a field is its help."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
+
+from accel_train.config.durations import parse_duration, parse_interval
+from accel_train.config.fields import (
+    Augmentation,
+    Cache,
+    Config,
+    Device,
+    Everyday,
+    FreeOnResume,
+    OptimizerName,
+    Placement,
+    Precision,
+    RuleName,
+    ScalingName,
+    StrategyName,
+)
+from accel_train.errors import UserError
+
+
+def _worker_count(value: object) -> str:
+    if value != "auto" and not str(value).isdecimal():
+        raise UserError(f"--workers {value} is neither auto nor a number", "give auto, or 0 or more")
+    return str(value)
+
+
+Workers = Annotated[str, BeforeValidator(_worker_count), Placement()]
+
+
+class Data(Config):
+    """What to train on, and how the images are read."""
+
+    panel = "Data"
+
+    data: Annotated[str, Everyday()] = "digits"
+    """Data set: digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, an image folder (DIR/train/CLASS/… and
+    DIR/val/CLASS/…, or DIR/CLASS/…), synthetic[:N,C,H,W,K] or my.module:function."""
+    augment: Annotated[Augmentation | None, Everyday()] = None
+    """Augmentation level; what each does depends on the data set. Default: by data set."""
+    image_size: Annotated[PositiveInt | None, Everyday()] = None
+    """Height and width of the model's input, in pixels. Default: the data's, or the model's if fixed."""
+    data_dir: Annotated[Path | None, FreeOnResume()] = None
+    """Folder in which data sets are stored, or to which they are downloaded. Default: ~/.cache/accel_train."""
+    val_fraction: Annotated[float | None, Field(gt=0, lt=1)] = None
+    """Fraction held out for validation, in a folder without train/ and val/. Default: 0.2."""
+    limit: PositiveInt | None = None
+    """Use only this many training and validation images, evenly spaced, for a quick test. Default: all."""
+    workers: Workers = "auto"
+    """Loader workers per process; the result does not depend on them. auto: by cores and device, 0 for in-memory
+    data."""
+    cache: Annotated[Cache, Placement()] = "auto"
+    """Where in-memory images are stored: on each device, in RAM shared by all processes of a machine (ram), or in each
+    process (off). auto: the first of these that works."""
+
+
+class Model(Config):
+    """The network, its first weights and how it is run."""
+
+    panel = "Model"
+
+    model: Annotated[str | None, Everyday()] = None
+    """Network: cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, or my.module:function.
+    Default: by data set."""
+    init_from: Annotated[Path | None, Everyday()] = None
+    """Initialize weights from a run or a file (no optimizer state)."""
+    compile: bool = False
+    """Compile the model: the first update takes a minute, the others less time on a GPU. CPUs gain little."""
+    cudnn_benchmark: bool = False
+    """On a GPU, time cuDNN's convolution algorithms for each new shape and use the fastest; two runs may use
+    different ones."""
+
+
+class Run(Config):
+    """How long to train, where the results go, and what is logged."""
+
+    panel = "Run"
+
+    epochs: Annotated[PositiveInt | None, Everyday(), FreeOnResume()] = None
+    """Passes over the training data. A resumed run may have more, not fewer. Default: by data set."""
+    seed: Annotated[int, Field(ge=0, lt=2**63), Everyday()] = 0
+    """Seed of weights, image order, augmentation and dropout."""
+    output: Annotated[Path | None, Everyday(), Placement()] = None
+    """Run folder: a new or empty one, or that of the run to resume. Default: runs/DATA_MODEL_NUMBER."""
+    exact: Annotated[bool, Everyday()] = False
+    """Bit-identical results on any number of processes: fixed gradient reduction order, one thread by default."""
+    target_accuracy: Annotated[float | None, Field(gt=0, le=1)] = None
+    """Stop when validation accuracy reaches this fraction."""
+    patience: PositiveInt | None = None
+    """Stop after this many epochs without a new best validation accuracy."""
+    time_limit: Annotated[str | None, Placement()] = None
+    """Save and stop before this much time has passed, such as 3h50m."""
+    on_nan: Annotated[Literal["stop", "rollback"], FreeOnResume()] = "stop"
+    """When loss or weights are no longer finite: stop, or roll back to the last checkpoint and skip the data since."""
+    log_every: Annotated[PositiveInt, FreeOnResume()] = 20
+    """Updates between progress records in metrics.jsonl."""
+    watch_every: Annotated[NonNegativeInt, FreeOnResume()] = 100
+    """Updates between checks that all processes hold the same weights. 0: no checks."""
+    profile: Annotated[bool, Placement()] = False
+    """Trace a few updates into the run folder, and print where their time went."""
+
+    @field_validator("time_limit")
+    @classmethod
+    def _is_duration(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_duration(value)
+        return value
+
+
+class Batch(Config):
+    """How many images make an update."""
+
+    panel = "Batch"
+
+    batch_size: Annotated[PositiveInt | None, Everyday()] = None
+    """Images per process per micro-batch. Default: 64, less for small data sets."""
+    global_batch_size: Annotated[PositiveInt | None, Everyday()] = None
+    """Images per update, all processes. Default: batch size × processes × accumulate."""
+    accumulate: Annotated[PositiveInt | None, Placement()] = None
+    """Micro-batches per process per update. Default: 1, or what --global-batch-size needs."""
+    auto_micro_batch: bool = False
+    """Use the largest batch size that fits into memory, at the same global batch."""
+
+
+class Optimization(Config):
+    """How weights are updated."""
+
+    panel = "Optimization"
+
+    optimizer: Annotated[OptimizerName, Everyday()] = "sgd"
+    """Optimizer; sgd has Nesterov momentum 0.9."""
+    precision: Annotated[Precision | None, Everyday()] = None
+    """Precision of the computation; fp64 is for comparing runs. Default: the launcher's, else fp32."""
+    weight_decay: NonNegativeFloat | None = None
+    """Weight decay; norms and biases have none. Default: by optimizer, such as 5e-4 for sgd and 0.05 for adamw."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Label smoothing: probability spread evenly over all classes."""
+    clip_norm: PositiveFloat | None = None
+    """Maximum gradient norm of an update. Default: no clipping."""
+    ema: PositiveFloat | None = None
+    """EMA half-life in images; the averaged weights are evaluated and exported. Default: no EMA."""
+
+
+class LearningRate(Config):
+    """The learning rate of every update."""
+
+    panel = "Learning rate"
+
+    lr: Annotated[PositiveFloat | None, Everyday()] = None
+    """Peak learning rate; with --lr-scaling, that at the base batch. Default: by model and optimizer."""
+    lr_scaling: ScalingName | None = None
+    """How the learning rate scales with the global batch. Default: none if --lr is given, else by optimizer, such as
+    linear for sgd and sqrt for adamw."""
+    lr_base_batch: PositiveInt | None = None
+    """Global batch that --lr refers to. Default: 256."""
+    schedule: RuleName = "cosine"
+    """Learning rate schedule after warmup."""
+    warmup_epochs: NonNegativeFloat | None = None
+    """Epochs of linear warmup. Default: 1, at most a fifth of the run."""
+    warmup_from: NonNegativeFloat | None = None
+    """Learning rate of the first update. Default: the unscaled --lr if scaling raises it, else 1 % of the peak."""
+    milestones: tuple[float, ...] | None = None
+    """Epoch at which --schedule step multiplies the learning rate by --gamma; repeat it for more."""
+    gamma: Annotated[float | None, Field(gt=0, lt=1)] = None
+    """Factor of --schedule step. Default: 0.1."""
+
+    @model_validator(mode="after")
+    def _refuse_without_effect(self) -> Self:
+        if self.schedule == "step" and not self.milestones:
+            raise UserError("--schedule step has no milestones", "add --milestones EPOCH, once for each drop")
+        if self.schedule != "step":
+            for name, value in (("milestones", self.milestones), ("gamma", self.gamma)):
+                if value is not None:
+                    raise UserError(f"--{name} has no effect with --schedule {self.schedule}", "add --schedule step")
+        if self.lr_base_batch is not None and self.lr_scaling == "none":
+            raise UserError("--lr-base-batch has no effect with --lr-scaling none", "choose linear or sqrt")
+        if self.lr_base_batch is not None and self.lr is not None and self.lr_scaling is None:
+            raise UserError("--lr-base-batch has no effect with --lr alone", "add --lr-scaling linear or sqrt")
+        if self.warmup_epochs == 0 and self.warmup_from is not None:
+            raise UserError("--warmup-from has no effect with --warmup-epochs 0", "leave one of them out")
+        return self
+
+
+class Machine(Config):
+    """Where to run, for every command."""
+
+    panel = "Hardware"
+
+    processes: Annotated[PositiveInt | None, Everyday(), Placement()] = None
+    """Processes to start on this machine; under a launcher, the number that it must have started in all. Default: 1."""
+    device: Annotated[Device, Everyday(), Placement()] = "auto"
+    """Device of every process. auto: a GPU if there is one and the launcher does not ask for CPUs."""
+    backend: Annotated[Literal["gloo", "nccl", "mpi"] | None, Placement()] = None
+    """Communication backend. Default: nccl for GPUs, gloo for CPUs."""
+    timeout: Annotated[PositiveInt, Placement()] = 300
+    """Seconds to wait for another process."""
+    threads: Annotated[PositiveInt | None, Placement()] = None
+    """CPU threads per process. Default: OMP_NUM_THREADS, else its share of the cores."""
+
+
+class Hardware(Machine):
+    """Where to train, and how the processes share the work."""
+
+    strategy: Annotated[StrategyName, Everyday(), Placement()] = "auto"
+    """A copy of the model in each process (ddp), or a shard (fsdp2). auto: the launcher's, else ddp."""
+
+
+class Checkpoints(Config):
+    """What is saved, and what a run starts from."""
+
+    panel = "Checkpoints"
+
+    resume: Annotated[str, Everyday(), Placement()] = "auto"
+    """auto: resume the unfinished run in the output folder; never; or a run or checkpoint to resume from."""
+    save_every: Annotated[str, FreeOnResume()] = "1epoch"
+    """Save interval, such as 1epoch, 500updates or 10min."""
+    keep: Annotated[PositiveInt, FreeOnResume()] = 2
+    """Checkpoints to keep, besides that of the best epoch."""
+
+    @field_validator("save_every")
+    @classmethod
+    def _is_interval(cls, value: str) -> str:
+        return str(parse_interval(value))

@@ -1,0 +1,60 @@
+"""Fills in the defaults of a run; none of them depends on the number of processes."""
+
+from typing import Any
+
+from accel_train.config.defaults import DATA_DEFAULTS, DataDefaults
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.options import ResolvedConfig, TrainConfig
+
+_MIN_UPDATES_PER_EPOCH = 8  # small data sets get smaller batches
+_MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
+_LR_BASE_BATCH = 256
+_GAMMA = 0.1
+
+
+def resolve(
+    config: TrainConfig, origins: dict[str, str], data_kind: str, train_images: int, precision: str
+) -> tuple[ResolvedConfig, dict[str, str]]:
+    """Return the config with its defaults filled in, and the origins with those of the defaults.
+
+    `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
+    its origin is left to the caller.
+    """
+    defaults = _defaults(config, data_kind, train_images)
+    used = {name: default for name, default in defaults.items() if getattr(config, name) is None}
+    values = {**dict(config), **{name: value for name, (value, _) in used.items()}, "precision": precision}
+    # Not validated again: with values of a stored run, a config may be invalid that is only compared with it.
+    return ResolvedConfig.model_construct(**values), origins | {name: origin for name, (_, origin) in used.items()}
+
+
+def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[str, tuple[Any, str]]:
+    """Return the default of each field that may need one, and its origin."""
+    data, optimizer = DATA_DEFAULTS[data_kind], OPTIMIZERS[config.optimizer]
+    model = config.model or data.model
+    epochs = config.epochs or data.epochs
+    scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
+    for_data, for_optimizer = f"default for {data_kind}", f"default for {config.optimizer}"
+    defaults: dict[str, tuple[Any, str]] = {
+        "model": (model, for_data),
+        "epochs": (epochs, for_data),
+        "augment": (data.augment, for_data),
+        "batch_size": (_batch_size(config, data, train_images), f"{for_data} of {train_images:,} images"),
+        "warmup_epochs": (min(data.warmup_epochs, epochs / _MIN_EPOCHS_PER_WARMUP), for_data),
+        "lr": (optimizer.default_lr(model), f"default for {model} with {config.optimizer}"),
+        "lr_scaling": (scaling, "because --lr was given" if config.lr is not None else for_optimizer),
+        "weight_decay": (optimizer.weight_decay, for_optimizer),
+    }
+    if scaling != "none":
+        defaults["lr_base_batch"] = (_LR_BASE_BATCH, "default")
+    if config.schedule == "step":
+        defaults["gamma"] = (_GAMMA, "default")
+    return defaults
+
+
+def _batch_size(config: TrainConfig, data: DataDefaults, train_images: int) -> int:
+    if config.global_batch_size is not None:
+        return max(n for n in range(1, data.batch_size + 1) if config.global_batch_size % n == 0)
+    size = data.batch_size
+    while size > 2 and train_images // size < _MIN_UPDATES_PER_EPOCH:
+        size //= 2
+    return size

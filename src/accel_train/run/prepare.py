@@ -1,0 +1,172 @@
+"""Makes optimizer and loaders, hands them with the model to `Accelerator.prepare`, and assembles the training loop."""
+
+import torch
+from torch.utils.data import DataLoader
+
+from accel_train.config.defaults import DATA_DEFAULTS, Augmentation
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.options import ResolvedConfig
+from accel_train.config.plan import Plan, make_plan
+from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, micro_batches_per_read, train_loader
+from accel_train.data.sampler import ImageOrder, UpdateSampler
+from accel_train.data.sources.base import DataSet, View
+from accel_train.data.transforms import ImageTransform
+from accel_train.data.worker_batches import Batch
+from accel_train.distributed import process_group
+from accel_train.distributed.accelerator import Processes
+from accel_train.distributed.environment import share_of_cores
+from accel_train.distributed.watchdog import Watchdog
+from accel_train.models.build import BuiltModel
+from accel_train.rng import make_key
+from accel_train.training.batch_norm import BatchNormBuffers
+from accel_train.training.batch_size_search import largest_fitting, try_update
+from accel_train.training.early_stopping import EarlyStopping
+from accel_train.training.ema import Ema
+from accel_train.training.evaluate import Validation
+from accel_train.training.gradients import StrategyAverage, TreeAverage
+from accel_train.training.loop import Training
+from accel_train.training.metrics import Sums
+from accel_train.training.micro_batches import TrainBatches
+from accel_train.training.nonfinite import NonfiniteCheck
+from accel_train.training.optimizers import build_optimizer
+from accel_train.training.out_of_memory import candidate_batch_sizes
+from accel_train.training.timing import Timing
+from accel_train.training.torch_settings import benchmark_convolutions, compile_model
+from accel_train.training.updater import Updater
+
+
+def plan_updates(
+    config: ResolvedConfig, data: DataSet, built: BuiltModel, processes: Processes, *, resumed: bool
+) -> tuple[Plan, tuple[str, ...]]:
+    """Collective: return the plan, with the largest batch size that fits if that is asked for, and notices.
+
+    A resumed run keeps the batch size that was found.
+    """
+    if not config.auto_micro_batch or resumed:
+        return make_plan(config, processes.count, len(data.train)), ()
+    # The global batch is given, or follows from --batch-size; the search keeps it.
+    any_size = 1 if config.global_batch_size else None
+    plan = make_plan(config, processes.count, len(data.train), batch_size=any_size)
+    size = _largest_batch_size(config, plan, data, built, processes)
+    notice = f"--auto-micro-batch: batches of {size} fit; with BatchNorm or dropout their size changes the results"
+    return plan.with_batch_size(size), (notice,)
+
+
+def prepare(
+    config: ResolvedConfig,
+    plan: Plan,
+    data: DataSet,
+    built: BuiltModel,
+    processes: Processes,
+    watchdog: Watchdog,
+) -> tuple[Training, BatchNormBuffers]:
+    """Collective: prepare model, optimizer and loaders, and return the parts of the loop."""
+    accelerator, strategy = processes.accelerator, processes.strategy
+    module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
+    optimizer = build_optimizer(
+        config.optimizer,
+        module,
+        weight_decay=config.weight_decay,
+        betas=plan.betas,
+        eps=plan.eps,
+        fused=strategy.fused_optimizer,
+    )
+    if config.cudnn_benchmark:
+        benchmark_convolutions(processes.device)
+    if config.compile:
+        compile_model(module, processes.device)
+    train_batches, val_batches, sampler = _loaders(config, plan, data, built, processes)
+    model, optimizer, train_batches, val_batches = strategy.prepare(
+        accelerator, module, optimizer, train_batches, val_batches
+    )
+    plain = strategy.plain_model(accelerator, model)
+    batch_norm = BatchNormBuffers(plain)
+    average = TreeAverage if config.exact else StrategyAverage
+    gradients = average(accelerator, strategy, model, batch_norm, plan)
+    ema = Ema(plain, 0.5 ** (plan.global_batch / config.ema), strategy) if config.ema else None
+    transform, sums, timing = _transform(config, data, built, processes), Sums(processes.device), Timing()
+    training = Training(
+        plan=plan,
+        strategy=strategy,
+        batches=TrainBatches(train_batches, sampler, transform, plan.batch_size),
+        updater=Updater(
+            accelerator=accelerator,
+            model=model,
+            prepared_optimizer=optimizer,
+            gradients=gradients,
+            ema=ema,
+            plan=plan,
+            seed=config.seed,
+            label_smoothing=config.label_smoothing,
+            clip_norm=config.clip_norm,
+            epoch_sums=sums,
+            timing=timing,
+            tick=watchdog.tick,
+        ),
+        validation=Validation(accelerator, model, val_batches, transform, ema),
+        nonfinite=NonfiniteCheck(plain, strategy, processes.group, sums, plan.accumulate),
+        early_stopping=EarlyStopping(config.target_accuracy, config.patience),
+        timing=timing,
+        log_every=config.log_every,
+    )
+    return training, batch_norm
+
+
+def _loaders(
+    config: ResolvedConfig, plan: Plan, data: DataSet, built: BuiltModel, processes: Processes
+) -> tuple[DataLoader[Batch], DataLoader[Batch], UpdateSampler]:
+    on_cpu, on_gpu = processes.device.type == "cpu", processes.device.type == "cuda"
+    workers = choose_workers(config.workers, data.train, cores=share_of_cores(), on_cpu=on_cpu)
+    sizes = LoaderSizes(plan.batch_size, plan.processes, workers, pin_memory=workers > 0 and on_gpu)
+    view = View(built.image_size, _augmentation(config, data).random_crop)
+    batch_bytes = plan.batch_size * built.channels * built.image_size**2 * processes.dtype.itemsize
+    train, sampler = train_loader(
+        data.train,
+        view,
+        sizes,
+        ImageOrder(config.seed, len(data.train)),
+        accumulate=plan.accumulate,
+        epochs=plan.epochs,
+        per_read=micro_batches_per_read(data.train, batch_bytes),
+    )
+    return train, evaluation_loader(data.val, view, sizes), sampler
+
+
+def _augmentation(config: ResolvedConfig, data: DataSet) -> Augmentation:
+    return DATA_DEFAULTS[data.kind].augmentation(config.augment)
+
+
+def _transform(config: ResolvedConfig, data: DataSet, built: BuiltModel, processes: Processes) -> ImageTransform:
+    return ImageTransform(
+        seed=make_key(config.seed, "augment"),
+        augmentation=_augmentation(config, data),
+        channels=built.channels,
+        size=built.image_size,
+        mean=data.mean,
+        std=data.std,
+        dtype=processes.dtype,
+        device=processes.device,
+    )
+
+
+def _largest_batch_size(
+    config: ResolvedConfig, plan: Plan, data: DataSet, built: BuiltModel, processes: Processes
+) -> int:
+    """Collective: find the largest batch size that fits on every process and divides its share of the global batch."""
+    transform = _transform(config, data, built, processes)
+    module = built.module.to(processes.device, processes.dtype).to(memory_format=torch.channels_last)
+    copies = OPTIMIZERS[config.optimizer].states_per_weight + (config.ema is not None)
+    if processes.device.type == "cpu":
+        copies += copies + 1  # a checkpoint is copied in the same memory first
+
+    def try_batch(size: int) -> None:
+        images = data.train.read([0] * size, None, View(built.image_size, random_crop=False))[0].to(processes.device)
+        sums = (plan.global_batch // size).bit_length() if config.exact else 0  # that the tree may hold at once
+        with processes.accelerator.autocast():
+            try_update(module, transform(images), len(data.train.classes), copies=copies + sums)
+
+    return largest_fitting(
+        try_batch,
+        candidate_batch_sizes(plan.global_batch, plan.processes),
+        lambda size: min(found for (found,) in process_group.exchange(processes.group, [size])),
+    )

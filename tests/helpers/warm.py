@@ -1,0 +1,204 @@
+"""Forks Python programs from a process that has imported torch: importing it takes seconds, a fork milliseconds.
+
+A forked program gets the arguments, directory, environment and streams of a started one, and so do the ranks that it
+starts. What the interpreter or torch reads only at its start differs (PYTHONIOENCODING, PYTHONUNBUFFERED, -W,
+OMP_NUM_THREADS, which is 1): tests of those start a real program.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NoReturn
+
+TESTS = Path(__file__).parents[1]
+IMPORTED = (
+    *("accel_train.cli.app", "accel_train.run.session", "accel_train.run.evaluate", "accel_train.loggers.select"),
+    *("torch.distributed.fsdp", "torch.distributed.checkpoint", "torchvision", "helpers.warm"),
+)
+"""Modules that the parent of all forks imports."""
+_SECONDS_FOR_THREADS = 1.0
+"""Time for a thread that is ending to end before a fork."""
+
+
+@cache
+def context() -> ForkServerContext:
+    """Return the context whose processes are forked from one that has imported torch and has one thread."""
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(list(IMPORTED))
+    before = dict(os.environ)
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join((str(TESTS), before.get("PYTHONPATH", "")))}
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ |= before
+    return forks
+
+
+def start(
+    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], streams: Path, forked: bool = True
+) -> BaseProcess:
+    """Start a command in its own session and `folder`; its output goes to the files `out` and `err` in `streams`.
+
+    A forked command must begin with `sys.executable`. Without `forked` the command is executed.
+    """
+    process = context().Process(target=_start, args=(list(words), folder, dict(environment), streams, forked))
+    process.start()
+    return process
+
+
+def process_name(rank: str) -> str:
+    """Return the process name of a forked rank, which cannot be found by its initial environment."""
+    return f"rank {rank}"
+
+
+def _start(words: list[str], folder: Path, environment: dict[str, str], streams: Path, forked: bool) -> NoReturn:
+    os.setsid()
+    os.chdir(folder)
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    opened += [os.open(streams / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err")]
+    _reset(opened)
+    if forked:
+        assert words[0] == sys.executable
+        _run_python(words[1:], environment)
+    os.execvpe(words[0], words, environment)
+
+
+def _reset(streams: Sequence[int]) -> None:
+    """Replace the standard streams by these descriptors, except -1, and reset the signal handlers."""
+    for target, descriptor in enumerate(streams):
+        if descriptor >= 0:
+            os.dup2(descriptor, target)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _run_python(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Do what `python WORDS` does, and end this process."""
+    try:
+        _prepare(environment)
+        first, *rest = words
+        if first == "-m":
+            sys.argv = rest
+            sys.path.insert(0, str(Path.cwd()))
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        elif first == "-c":
+            sys.argv = ["-c", *rest[1:]]
+            sys.path.insert(0, "")
+            exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.argv = list(words)
+            sys.path.insert(0, str(Path(first).parent))
+            runpy.run_path(first, run_name="__main__")
+        code: Any = 0
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # the reader has gone
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _prepare(environment: Mapping[str, str]) -> None:
+    """Set what an interpreter, or an import, takes from the environment."""
+    os.environ.clear()
+    os.environ |= environment
+    sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    warnings.resetwarnings()
+    if environment.get("PYTHONWARNINGS") == "default":
+        warnings.simplefilter("default")
+    multiprocessing.set_start_method(None, force=True)  # inherited from the fork server: "forkserver"
+    sys.modules["accel_train.distributed.environment"]._PARENT = os.getppid()  # type: ignore[attr-defined]
+    os.register_at_fork = FORK_HOOKS.register
+    subprocess.Popen = _ForkingPopen  # type: ignore[misc]
+    if "RANK" in environment:
+        Path("/proc/self/comm").write_text(process_name(environment["RANK"]), encoding="ascii")
+
+
+class _ForkHooks:
+    """The at-fork hooks of this program; a program that it starts must not run them, though it is forked."""
+
+    def __init__(self) -> None:
+        self._hooks: list[Callable[[], object]] = []
+        self._register = os.register_at_fork
+
+    def register(self, **hooks: Callable[[], object]) -> None:
+        self._hooks += hooks.values()
+        self._register(**{when: partial(self._call, hook) for when, hook in hooks.items()})
+
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
+        hooks, self._hooks = self._hooks, []
+        yield
+        self._hooks = hooks
+
+    def clear(self) -> None:
+        self._hooks = []
+
+    def _call(self, hook: Callable[[], object]) -> None:
+        if hook in self._hooks:
+            hook()
+
+
+FORK_HOOKS = _ForkHooks()
+
+
+class _ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
+    """Popen that forks this process instead of starting another Python, as long as this one has one thread."""
+
+    def _execute_child(  # type: ignore[override]
+        self,
+        args: Any,
+        executable: Any,
+        preexec_fn: Any,
+        close_fds: bool,
+        pass_fds: Any,
+        cwd: Any,
+        env: Any,
+        *more: Any,
+    ) -> None:
+        if not _can_fork(args):
+            super()._execute_child(args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more)  # type: ignore[misc]
+            return
+        _, _, _, in_read, in_write, out_read, out_write, err_read, err_write, *_, new_session, _ = more
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        with FORK_HOOKS.disabled():
+            self.pid = os.fork()
+        if self.pid == 0:
+            FORK_HOOKS.clear()
+            if new_session:
+                os.setsid()
+            os.chdir(cwd or ".")
+            _reset((in_read, out_write, err_write))
+            _run_python(args[1:], os.environ.copy() if env is None else env)
+        self._child_created = True
+        self._close_pipe_fds(in_read, in_write, out_read, out_write, err_read, err_write)  # type: ignore[attr-defined]
+
+
+def _can_fork(args: Any) -> bool:
+    """Return whether a command starts this Python without options, and this process has one thread."""
+    if args[0] != sys.executable or not (args[1] in ("-m", "-c") or str(args[1]).endswith(".py")):
+        return False
+    deadline = time.monotonic() + _SECONDS_FOR_THREADS
+    while len(list(Path("/proc/self/task").iterdir())) > 1:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True

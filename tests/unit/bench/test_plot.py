@@ -1,0 +1,33 @@
+"""The rows of a benchmark as a picture."""
+
+from pathlib import Path
+
+import pytest
+from helpers.bench_rows import MEASUREMENT, ROWS
+from PIL import Image
+
+from accel_train.bench.plot import check_plot, plot
+from accel_train.bench.results import Row, Setting
+from accel_train.errors import UserError
+
+
+def test_plot_is_a_png_with_a_line_per_device(tmp_path: Path) -> None:
+    plot(tmp_path / "one.png", "cnn", ROWS)
+    plot(tmp_path / "two.png", "cnn", [*ROWS, Row(Setting("cpu", 64, "fp32", False, 2, 40), MEASUREMENT)])
+    one, two = (Image.open(tmp_path / f"{name}.png").convert("RGB") for name in ("one", "two"))
+    assert one.format is None
+    assert len(set(two.get_flattened_data())) > len(set(one.get_flattened_data()))  # a second colour
+
+
+def test_plot_that_cannot_be_written_is_rejected_before_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accel_train.bench.plot.find_spec", lambda name: object())
+    check_plot(tmp_path / "a.png")
+    with pytest.raises(UserError, match="not a file in an existing folder"):
+        check_plot(tmp_path / "nowhere" / "a.png")
+    monkeypatch.setattr("accel_train.bench.plot.find_spec", lambda name: None)
+    with pytest.raises(UserError) as refused:
+        check_plot(tmp_path / "a.png")
+    assert "matplotlib" in refused.value.message
+    assert "pip install" in refused.value.hint

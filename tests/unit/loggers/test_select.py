@@ -1,0 +1,139 @@
+"""Which loggers a process opens."""
+
+import io
+import json
+import logging
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from helpers.run_events import STARTED, run_events, started
+
+from accel_train.events import Event, Resumed
+from accel_train.loggers import select
+from accel_train.loggers.plain import PlainLogger, QuietLogger
+from accel_train.loggers.select import LOGGERS, Row, console_logger, open_loggers
+from accel_train.loggers.terminal import TerminalLogger
+
+
+@pytest.fixture(autouse=True)
+def _logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "start_logging", lambda started, rank, level: None)  # which lasts beyond a test
+
+
+def log_run(folder: Path, *events: Event, rank: int = 0, quiet: bool = False, json: bool = False) -> list[str]:
+    """Log a run's events and return the names of its loggers."""
+    begin = started(run_folder=str(folder))
+    with open_loggers(begin, rank=rank, quiet=quiet, json=json) as loggers:
+        for event in (begin, *(events or run_events()[1:])):
+            for logger in loggers:
+                logger(event)
+        return [type(logger).__name__ for logger in loggers]
+
+
+def kinds(lines: str) -> list[str]:
+    return [json.loads(line)["kind"] for line in lines.splitlines()]
+
+
+def test_only_rank_0_writes_metrics_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert log_run(tmp_path, rank=1) == ["RankLogger"]
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+    assert log_run(tmp_path, rank=0) == ["RankLogger", "JsonLines", "PlainLogger"]
+
+
+def test_run_record_is_written_only_to_an_empty_file(tmp_path: Path) -> None:
+    log_run(tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    once = ["run", "progress", "progress", "epoch", "progress", "progress", "epoch", "end"]
+    assert kinds(metrics.read_text()) == once
+    log_run(tmp_path, Resumed(44), *run_events()[-3:])
+    assert kinds(metrics.read_text()) == [*once, "epoch", "end"]
+    metrics.write_text("")
+    log_run(tmp_path)
+    assert kinds(metrics.read_text()) == once
+
+
+def test_json_writes_records_to_stdout_and_lines_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log_run(tmp_path, Resumed(22), *run_events()[-3:], json=True)
+    out, err = capsys.readouterr()
+    assert kinds(out) == ["run", "resumed", "epoch", "end"]
+    assert "resumed from update 22\n" in err
+
+
+def test_records_and_bar_never_share_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert log_run(tmp_path, json=True)[-1] == "PlainLogger"
+    assert log_run(tmp_path)[-1] == "TerminalLogger"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert log_run(tmp_path, json=True)[-1] == "TerminalLogger"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "term", "quiet", "expected"),
+    [
+        (False, "xterm", False, PlainLogger),
+        (True, "xterm", False, TerminalLogger),
+        (True, "dumb", False, PlainLogger),
+        (True, "xterm", True, QuietLogger),
+        (False, "xterm", True, QuietLogger),
+    ],
+)
+def test_console_logger_suits_the_stream(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, term: str, quiet: bool, expected: type
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    with console_logger(io.StringIO(), terminal, quiet) as logger:
+        assert isinstance(logger, expected)
+
+
+def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = io.StringIO()
+    with console_logger(stream, is_terminal=True, quiet=False) as logger:
+        for event in run_events():
+            logger(event)
+    assert not set("\r\x1b") & set(stream.getvalue())
+    assert "updates        22 per epoch × 2 epochs = 44" in stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_quiet_keeps_log_lines_below_warnings_off_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: bool
+) -> None:
+    levels: list[int] = []
+    monkeypatch.setattr(select, "start_logging", lambda started, rank, level: levels.append(level))
+    log_run(tmp_path, rank=1, quiet=quiet)
+    assert levels == [logging.WARNING if quiet else logging.INFO]
+
+
+def test_new_logger_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Event] = []
+    row = Row(lambda process: process.rank == 0, lambda started, process: nullcontext(seen.append))
+    monkeypatch.setitem(LOGGERS, "tracker", row)
+    log_run(tmp_path, rank=1)
+    assert seen == []
+    log_run(tmp_path)
+    assert seen[1:] == run_events()[1:]
+
+
+def test_loggers_are_closed_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    class Tracker:
+        def __enter__(self) -> "Tracker":
+            return self
+
+        def __exit__(self, *exception: object) -> None:
+            closed.append(True)
+
+        def __call__(self, event: Event) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(LOGGERS, "tracker", Row(lambda process: True, lambda started, process: Tracker()))
+    with pytest.raises(KeyboardInterrupt):
+        log_run(tmp_path, STARTED)
+    assert closed == [True]
