@@ -4,16 +4,18 @@
         print(event)
     print(accel_train.evaluate("runs/digits_cnn_001").accuracy)
 
-Importing the package does not import torch.
+Importing the package imports nothing else: the command line handles Ctrl-C first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from accel_train.config.options import EvaluateConfig, TrainConfig
-from accel_train.events import Evaluated, Event
+if TYPE_CHECKING:
+    from accel_train.config.options import EvaluateConfig, TrainConfig
+    from accel_train.events import Evaluated, Event
 
 __version__ = "0.1.0"
 __all__ = ["EvaluateConfig", "TrainConfig", "__version__", "evaluate", "train"]
@@ -22,7 +24,7 @@ __all__ = ["EvaluateConfig", "TrainConfig", "__version__", "evaluate", "train"]
 def train(config: TrainConfig) -> Iterator[Event]:
     """Collective: carry out a run and yield its events; every process of the run calls this.
 
-    The run folder is the same as that of `accel_train train`; nothing is printed.
+    It writes the same run folder as `accel_train train`, apart from what loggers write, and prints nothing.
 
     Raises:
         UserError: something asked for cannot be had, with a hint.
@@ -38,6 +40,18 @@ def evaluate(run: Path | str, config: EvaluateConfig | None = None) -> Evaluated
     Raises:
         UserError: the folder is no run's, or the data do not fit its model.
     """
+    from accel_train.config.options import EvaluateConfig
     from accel_train.run.evaluate import evaluate
 
     return evaluate(Path(run), config or EvaluateConfig())
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import the configs on first use."""
+        if name in ("EvaluateConfig", "TrainConfig"):
+            from accel_train.config import options
+
+            return getattr(options, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

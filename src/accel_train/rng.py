@@ -1,7 +1,7 @@
-"""Random numbers as pure functions of a key, the same on every process, device and restart.
+"""Random numbers that are pure functions of a key: the same on every process, on every device and after a restart.
 
 The hash is SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
-Tensors are int64 because torch has no unsigned shifts; bits are those of the unsigned hash.
+Tensors are int64, because torch has no unsigned shifts, and hold the bits of the unsigned hash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def make_key(*parts: int | str) -> int:
-    """Fold the parts of a key, in order, into 64 unsigned bits."""
+    """Combine the parts of a key, in order, into 64 unsigned bits."""
     state = 0
     for part in parts:
         value = int.from_bytes(part.encode()[:8], "little") if isinstance(part, str) else part
@@ -29,14 +29,14 @@ def make_key(*parts: int | str) -> int:
 
 
 def signed(bits: int) -> int:
-    """Return 64 unsigned bits as int64 has them."""
+    """Reinterpret 64 unsigned bits as an int64."""
     return (bits & _MASK) - ((bits & 1 << 63) << 1)
 
 
 def hash_ids(key: int | Tensor, ids_B: Ids) -> Ids:
-    """Hash each int64 id with a key of :func:`make_key`: int64 bits, same kind, shape and device.
+    """Hash each int64 id with a key of :func:`make_key`; return int64 of the same type, shape and device.
 
-    The key may also be a tensor of several, signed, in a shape that broadcasts with that of the ids.
+    The key may also be a tensor of signed keys whose shape broadcasts with that of the ids.
     """
     x = ids_B * signed(_GAMMA) + (signed(key) if isinstance(key, int) else key)
     x = (x ^ _shift_right(x, 30)) * signed(_MIX[0])
@@ -46,15 +46,15 @@ def hash_ids(key: int | Tensor, ids_B: Ids) -> Ids:
 
 
 def integers(key: int | Tensor, ids_B: Tensor, limit: int | Tensor) -> Tensor:
-    """Draw one int64 in [0, limit) for each id; `limit` is far below 2**31, so the bias is negligible.
+    """Draw an int64 in [0, limit) for each id; `limit` is far below 2**31, which makes the bias negligible.
 
-    Key and limit may also be tensors of several.
+    Key and limit may also be tensors that broadcast with the ids.
     """
     return _shift_right(hash_ids(key, ids_B), 32) * limit >> 32
 
 
 def seed_libraries(key: int) -> None:
-    """Seed `random`, numpy and torch, from which users' models and transforms draw."""
+    """Seed `random`, numpy and torch, which users' models and transforms draw from."""
     import random
 
     import numpy as np
@@ -62,7 +62,7 @@ def seed_libraries(key: int) -> None:
 
     random.seed(key)
     np.random.seed(key & 0xFFFFFFFF)
-    torch.default_generator.manual_seed(key)  # torch.manual_seed takes 0.2 ms where CUDA was never used
+    torch.default_generator.manual_seed(key)  # torch.manual_seed takes 0.2 ms if CUDA was never used
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(key)
     if torch.backends.mps.is_available():

@@ -64,7 +64,7 @@ def test_train_help_shows_everyday_options_and_names_help_all(call: Call) -> Non
 def test_help_all_shows_the_everyday_options_and_all_others(call: Call) -> None:
     everyday, everything = (options_in(shown(call, "train", option)) for option in ("--help", "--help-all"))
     assert set(everyday) < set(everything)
-    assert {"--ema", "--accumulate", "--on-nan", "--keep"} <= set(everything) - set(everyday)
+    assert {"--ema", "--quiet", "--on-nan", "--keep"} <= set(everything) - set(everyday)
     assert options_in(shown(call, "train", "--help")) == everyday  # --help-all leaves no trace
 
 

@@ -16,11 +16,11 @@ from accel_train.distributed import accelerator as distributed
 from accel_train.events import Progress
 from accel_train.run.build import build_run
 from accel_train.run.session import Session
-from accel_train.system.signals import Interruption
+from accel_train.system.signals import StopSignals
 
 folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
 run = build_run(make_config(TrainConfig, options | {"log_every": 1, "output": folder / "run"}, {}), {})
-session = Session(run, Interruption())
+session = Session(run, StopSignals())
 rank = run.accelerator.process_index
 
 

@@ -1,18 +1,15 @@
 """`--exact` gives a run the same bytes wherever it is computed, and however often it is killed on the way."""
 
-import os
-import subprocess
-import sys
-import time
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import safetensors.torch
 from helpers.comparing import flags
+from helpers.faults import started
 from helpers.runner import Runner, read_metrics
 
 HERE = Path(__file__).parent
@@ -43,21 +40,10 @@ def carry_out(run: Runner, *command: str, processes: int, launcher: str = "accel
 def kill_after(run: Runner, update: int, *command: str, processes: int) -> None:
     """Start a run and kill all of its processes when it has saved that update."""
     saved = run.folder / "out" / "checkpoints" / f"update_{update:06}"
-    parent = psutil.Popen(
-        [sys.executable, "-m", "accel_train", *command, "--processes", str(processes)],
-        cwd=run.folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(HERE)},
-        stdout=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 90
-    while parent.is_running() and not saved.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    tree = [*parent.children(recursive=True), parent]
-    for process in tree:
-        process.kill()
-    psutil.wait_procs(tree, timeout=10)
-    assert saved.exists()
-    assert parent.returncode == -9
+    _, *options = command
+    with started(run.folder, *options, processes=processes, PYTHONPATH=str(HERE), CUDA_VISIBLE_DEVICES="") as program:
+        program.wait_for(saved.exists)
+    assert program.process.exitcode == -signal.SIGKILL
 
 
 def written(output: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ import json, os, sys, torch
 from accel_train.distributed import accelerator as distributed
 from accel_train.config.options import TrainConfig
 from accel_train.config.load import make_config
-from accel_train.system.signals import Interruption
+from accel_train.system.signals import StopSignals
 from accel_train.run.build import build_run
 from accel_train.run.session import Session
 
@@ -32,7 +32,7 @@ def note_norm(optimizer, *_):
 
 torch.nn.utils.clip_grad_norm_ = noting_clip
 run = build_run(TrainConfig(**json.loads(sys.argv[1])), {})
-session = Session(run, Interruption())
+session = Session(run, StopSignals())
 run.task.optimizer.register_step_pre_hook(note_norm)
 for event in session.events():
     pass

@@ -4,14 +4,17 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+from helpers import warm
+from helpers.processes import wait_until
+from helpers.runner import clean_environment, rank_environments
 
 TIMEOUT = 4
 """That of watched.py."""
@@ -21,13 +24,22 @@ SCRIPT = Path(__file__).with_name("watched.py")
 
 @dataclass(frozen=True)
 class Rank:
-    """One process, and the file that its lines go to."""
+    """A rank, and the folder of its output."""
 
-    process: subprocess.Popen[bytes]
-    lines: Path
+    process: BaseProcess
+    streams: Path
 
     def text(self) -> str:
-        return self.lines.read_text(encoding="utf-8")
+        return (self.streams / "err").read_text(encoding="utf-8")
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process.pid
+        os.kill(self.process.pid, number)
+
+    def code(self, deadline: float) -> int | None:
+        """Return the exit code, None if it has not ended by then."""
+        self.process.join(max(0.1, deadline - time.monotonic()))
+        return self.process.exitcode
 
 
 Start = Callable[..., list[Rank]]
@@ -35,42 +47,30 @@ Start = Callable[..., list[Rank]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start watched.py on so many processes, and return them once all know each other."""
+    """Start watched.py on N forked ranks, and return them when all have joined."""
     started: list[Rank] = []
 
     def start(processes: int, *arguments: str) -> list[Rank]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        for rank in range(processes):
-            lines = tmp_path / f"rank_{rank}"
-            environment = os.environ | {
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "WORLD_SIZE": str(processes),
-                "RANK": str(rank),
-                "OMP_NUM_THREADS": "1",
-                "CUDA_VISIBLE_DEVICES": "",
-            }
-            with lines.open("wb") as file:
-                process = subprocess.Popen([sys.executable, SCRIPT, *arguments], env=environment, stderr=file)
-            started.append(Rank(process, lines))
-        deadline = time.monotonic() + 60
-        while not all("ready" in rank.text() for rank in started):
-            assert time.monotonic() < deadline, [rank.text() for rank in started]
-            time.sleep(0.05)
+        for rank, place in enumerate(rank_environments(processes)):
+            streams = tmp_path / f"rank_{rank}"
+            streams.mkdir()
+            (streams / "err").touch()
+            words = [sys.executable, str(SCRIPT), *arguments]
+            environment = clean_environment() | place | {"CUDA_VISIBLE_DEVICES": ""}
+            started.append(Rank(warm.start(words, folder=tmp_path, environment=environment, streams=streams), streams))
+        wait_until(lambda: all("ready" in rank.text() for rank in started), 60)
         return started
 
     yield start
     for rank in started:
         rank.process.kill()
-        rank.process.wait()
+        rank.process.join()
 
 
 def assert_named_and_killed(ranks: list[Rank], culprit: int) -> None:
     """Wait until all have ended: the culprit by kill, the others with code 1, and one of them at least named it."""
     deadline = time.monotonic() + ENDED_WITHIN
-    codes = [rank.process.wait(timeout=max(0.1, deadline - time.monotonic())) for rank in ranks]
+    codes = [rank.code(deadline) for rank in ranks]
     assert codes == [-signal.SIGKILL if rank == culprit else 1 for rank in range(len(ranks))]
     named = "".join(rank.text() for rank in ranks)
     line = f"rank {culprit} (process {ranks[culprit].process.pid} on {socket.gethostname()}) has not answered for 4 s"
@@ -81,7 +81,7 @@ def assert_named_and_killed(ranks: list[Rank], culprit: int) -> None:
 @pytest.mark.parametrize(("processes", "culprit"), [(2, 1), (2, 0), (3, 1)])
 def test_a_stopped_process_is_named_and_killed(start: Start, processes: int, culprit: int) -> None:
     ranks = start(processes, "1000000")
-    ranks[culprit].process.send_signal(signal.SIGSTOP)
+    ranks[culprit].send(signal.SIGSTOP)
     assert_named_and_killed(ranks, culprit)
 
 
@@ -92,7 +92,7 @@ def test_a_process_that_others_wait_for_is_named_and_killed(start: Start, culpri
 
 def test_a_computation_longer_than_the_timeout_goes_on_if_all_compute(start: Start) -> None:
     ranks = start(2, "10", "0:8", "1:7")
-    assert [rank.process.wait(timeout=14) for rank in ranks] == [0, 0]
+    assert [rank.code(time.monotonic() + 14) for rank in ranks] == [0, 0]
     assert not any("has not answered" in rank.text() for rank in ranks)
 
 
@@ -100,10 +100,10 @@ def test_a_run_that_was_suspended_as_a_whole_goes_on(start: Start) -> None:
     ranks = start(2, "10", "0:9", "1:9")
     time.sleep(1.5)
     for rank in ranks:
-        rank.process.send_signal(signal.SIGSTOP)
+        rank.send(signal.SIGSTOP)
     time.sleep(TIMEOUT + 2)
-    ranks[1].process.send_signal(signal.SIGCONT)
+    ranks[1].send(signal.SIGCONT)
     time.sleep(1)  # it must not take the other, which wakes later, for one that hangs
-    ranks[0].process.send_signal(signal.SIGCONT)
-    assert [rank.process.wait(timeout=14) for rank in ranks] == [0, 0]
+    ranks[0].send(signal.SIGCONT)
+    assert [rank.code(time.monotonic() + 14) for rank in ranks] == [0, 0]
     assert not any("has not answered" in rank.text() for rank in ranks)

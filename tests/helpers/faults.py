@@ -118,7 +118,7 @@ def started(
     forked: bool = True,
     **environment: str,
 ) -> Iterator[Program]:
-    """Start `accel_train train WORDS` in a folder, by a launcher with these options; kill what is left of it in the end.
+    """Start `accel_train train WORDS` in a folder, by a launcher with these options; in the end kill what is left.
 
     Other launchers than accel_train's own are never forked.
     """
@@ -177,8 +177,9 @@ def assert_same_run(output: Path, baseline: Path) -> None:
 
 
 def _history(output: Path) -> list[dict[str, Any]]:
-    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k not in _VARYING} for line in lines]
+    records = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    records[0]["config"].pop("output")
+    return [{k: v for k, v in record.items() if k not in _VARYING} for record in records]
 
 
 def _numbers(label: str, text: str) -> list[int]:

@@ -77,11 +77,8 @@ class Runner:
 
         When one fails, the others are killed.
         """
-        ranked = [environment | _rank(rank, processes) for rank in range(processes)]
-        port = str(free_port())
-        return self._finish(
-            [[sys.executable, *map(str, words)]] * processes, timeout, [each | {"MASTER_PORT": port} for each in ranked]
-        )
+        environments = [environment | of_rank for of_rank in rank_environments(processes)]
+        return self._finish([[sys.executable, *map(str, words)]] * processes, timeout, environments)
 
     def program(self, words: Sequence[str], timeout: float = 120, **environment: str) -> Ended:
         """Start any program; after `timeout` seconds its process group is killed."""
@@ -151,19 +148,17 @@ def _wait(processes: Sequence[BaseProcess], seconds: float) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
-def free_port() -> int:
+def rank_environments(processes: int) -> list[dict[str, str]]:
+    """Return the variables by which a launcher tells each rank its place."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _rank(rank: int, processes: int) -> dict[str, str]:
-    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
-    return {
-        **{name: str(number) for name, number in numbers.items()},
-        **{"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"},
-    }
+        port = probe.getsockname()[1]
+    places: list[dict[str, object]] = [
+        {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_PORT": port}
+        for rank in range(processes)
+    ]
+    addresses = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
+    return [addresses | {name: str(number) for name, number in place.items()} for place in places]
 
 
 def read_metrics(folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -162,21 +162,12 @@ FORK_HOOKS = _ForkHooks()
 class _ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
     """Popen that forks this process instead of starting another Python, as long as this one has one thread."""
 
-    def _execute_child(  # type: ignore[override]
-        self,
-        args: Any,
-        executable: Any,
-        preexec_fn: Any,
-        close_fds: bool,
-        pass_fds: Any,
-        cwd: Any,
-        env: Any,
-        *more: Any,
-    ) -> None:
+    def _execute_child(self, args: Any, *more: Any) -> None:
         if not _can_fork(args):
-            super()._execute_child(args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *more)  # type: ignore[misc]
+            super()._execute_child(args, *more)  # type: ignore[misc]
             return
-        _, _, _, in_read, in_write, out_read, out_write, err_read, err_write, *_, new_session, _ = more
+        _, _, _, _, cwd, env, _, _, _, *pipes, _, _, _, _, _, new_session, _ = more
+        in_read, in_write, out_read, out_write, err_read, err_write = pipes
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         with FORK_HOOKS.disabled():

@@ -1,4 +1,4 @@
-"""Random numbers are SplitMix64's, bit for bit, wherever they are computed."""
+"""Random numbers are bit-identical to SplitMix64, wherever they are computed."""
 
 import random
 
@@ -29,24 +29,24 @@ def unsigned(bits_B: torch.Tensor) -> list[int]:
     return [bits % 2**64 for bits in bits_B.tolist()]
 
 
-def test_the_reference_gives_the_published_numbers() -> None:
+def test_reference_gives_the_published_numbers() -> None:
     assert splitmix64(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
     assert splitmix64(0, 1) == [0xE220A8397B1DCDAF]
 
 
 @pytest.mark.parametrize("key", AWKWARD_KEYS)
-def test_hashes_of_1_2_3_are_the_generator_seeded_with_the_key(key: int) -> None:
+def test_hashes_of_1_2_3_are_the_numbers_of_a_generator_seeded_with_the_key(key: int) -> None:
     assert unsigned(hash_ids(key, torch.arange(1, 101))) == splitmix64(key, 100)
 
 
 @pytest.mark.parametrize("key", AWKWARD_KEYS)
-def test_a_tensors_hash_is_the_big_integers_bit_for_bit(key: int) -> None:
+def test_hash_of_a_tensor_is_bit_identical_to_that_of_python_integers(key: int) -> None:
     hashed = hash_ids(key, torch.tensor(AWKWARD_IDS))
     assert hashed.dtype == torch.int64
     assert unsigned(hashed) == [splitmix64((key + (i - 1) * GAMMA) % 2**64, 1)[0] for i in AWKWARD_IDS]
 
 
-def test_a_hash_depends_on_its_id_alone_and_keeps_the_shape() -> None:
+def test_hash_depends_only_on_its_id_and_keeps_the_shape() -> None:
     ids = torch.arange(12).view(3, 4)
     hashed = hash_ids(7, ids)
     assert hashed.shape == (3, 4)
@@ -54,12 +54,12 @@ def test_a_hash_depends_on_its_id_alone_and_keeps_the_shape() -> None:
     assert torch.equal(hash_ids(7, ids.flip(0)), hashed.flip(0))
 
 
-def test_a_key_folds_its_parts_through_the_generator() -> None:
+def test_key_combines_its_parts_through_the_generator() -> None:
     assert make_key() == 0
     assert make_key(0) == splitmix64(0, 1)[0]
     state = 0
     for part in (3, int.from_bytes(b"order", "little"), 5):
-        # A part changes the state after the constant was added: undo that for the reference to add it again.
+        # The part is added after the constant; subtract the constant, which the reference adds again.
         state = splitmix64((((state + GAMMA) ^ part) - GAMMA) % 2**64, 1)[0]
     assert make_key(3, "order", 5) == state
 
@@ -70,7 +70,7 @@ def test_keys_differ_by_value_order_and_number_of_parts() -> None:
     assert all(0 <= key < 2**64 for key in keys)
 
 
-def test_keys_take_negative_parts_as_their_64_bits() -> None:
+def test_negative_part_of_a_key_counts_as_its_64_bits() -> None:
     assert make_key(-1) == make_key(2**64 - 1)
 
 
@@ -83,8 +83,8 @@ def test_integers_are_the_upper_32_bits_scaled(limit: int) -> None:
     assert all(0 <= value < limit for value in drawn)
 
 
-def test_half_of_the_hashes_are_negative_and_still_drawn_from_above_zero() -> None:
-    """An arithmetic shift would draw negative numbers for them."""
+def test_integers_of_negative_hashes_are_not_negative() -> None:
+    """Half of the hashes are negative; an arithmetic shift would draw negative numbers for them."""
     ids = torch.arange(1000)
     negative = hash_ids(11, ids) < 0
     assert 450 < int(negative.sum()) < 550
@@ -110,7 +110,7 @@ def test_neighbouring_keys_give_unrelated_numbers() -> None:
 
 
 @pytest.mark.parametrize("key", [0, 5, 2**63, 2**64 - 1, -1, -(2**63)])
-def test_seeded_libraries_repeat_their_numbers(key: int) -> None:
+def test_same_key_seeds_the_libraries_alike(key: int) -> None:
     def draw() -> tuple[float, float, float]:
         seed_libraries(key)
         return random.random(), float(np.random.rand()), float(torch.rand(()))
@@ -120,7 +120,7 @@ def test_seeded_libraries_repeat_their_numbers(key: int) -> None:
     assert draw() == first
 
 
-def test_another_key_seeds_all_three_libraries_otherwise() -> None:
+def test_another_key_seeds_all_three_libraries_differently() -> None:
     drawn = []
     for key in (1, 2):
         seed_libraries(key)

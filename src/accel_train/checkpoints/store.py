@@ -89,7 +89,7 @@ def prune(checkpoints: Path, keep: int, also: Container[int | None]) -> None:
 def set_aside_newer(checkpoints: Path, last: Path) -> None:
     """Rename checkpoints newer than `last`, so that a rewound run does not resume from them.
 
-    A checkpoint of the same update that was set aside before is replaced. Does nothing if `last` is another run's.
+    A checkpoint of the same update that was set aside before is replaced. Do nothing if `last` is another run's.
     """
     if last.parent.exists() and checkpoints.exists() and last.parent.samefile(checkpoints):
         for checkpoint in _by_update(checkpoints):

@@ -15,9 +15,9 @@ from accel_train.events import RunStarted, Stopped
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
 
-PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the resolved config and exit.")]
+PrintConfig = Annotated[bool, typer.Option("--print-config", hidden=True, help="Print the resolved config and exit.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and exit.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the final result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", hidden=True, help="Print only the final result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print events as JSON lines on stdout, everything else on stderr.")]
 
 

@@ -129,7 +129,7 @@ class Batch(Config):
     """Images per process per micro-batch. Default: 64, less for small data sets."""
     global_batch_size: Annotated[PositiveInt | None, Everyday()] = None
     """Images per update, all processes. Default: batch size × processes × accumulate."""
-    accumulate: Annotated[PositiveInt | None, Placement()] = None
+    accumulate: Annotated[PositiveInt | None, Everyday(), Placement()] = None
     """Micro-batches per process per update. Default: 1, or what --global-batch-size needs."""
     auto_micro_batch: bool = False
     """Use the largest batch size that fits into memory, at the same global batch."""
@@ -161,7 +161,7 @@ class LearningRate(Config):
 
     lr: Annotated[PositiveFloat | None, Everyday()] = None
     """Peak learning rate; with --lr-scaling, that at the base batch. Default: by model and optimizer."""
-    lr_scaling: ScalingName | None = None
+    lr_scaling: Annotated[ScalingName | None, Everyday()] = None
     """How the learning rate scales with the global batch. Default: none if --lr is given, else by optimizer, such as
     linear for sgd and sqrt for adamw."""
     lr_base_batch: PositiveInt | None = None

@@ -79,8 +79,6 @@ def _config_values(run: Run) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _plan(run: Run) -> PlanRecord:
     config, plan = run.config, run.plan
-    spec = OPTIMIZERS[config.optimizer]
-    adam = {"betas": plan.betas, "eps": plan.eps} if spec.scales_betas else {}
     return PlanRecord(
         batch_size=plan.batch_size,
         accumulate=plan.accumulate,
@@ -90,7 +88,7 @@ def _plan(run: Run) -> PlanRecord:
         total_updates=plan.total_updates,
         images_dropped=plan.images_dropped,
         optimizer=config.optimizer,
-        optimizer_settings={**spec.arguments, **adam},
+        optimizer_settings=OPTIMIZERS[config.optimizer].settings(plan.betas, plan.eps),
         base_lr=config.lr,
         lr_scaling=config.lr_scaling,
         lr_base_batch=config.lr_base_batch or 0,

@@ -1,32 +1,34 @@
-"""Where images are held follows what is asked for and what there is, or is refused."""
+"""Images are moved to the place asked for, or to the best one; impossible places are rejected."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from accel_train.config.options import TrainConfig
+from accel_train.config.fields import Cache
 from accel_train.data import cache
 from accel_train.data.cache import cached
-from accel_train.data.sources.base import DataSet, ItemSource, MemorySource, in_memory
+from accel_train.data.sources.base import DataSet, View
+from accel_train.data.sources.memory import MemorySource, memory_data
+from accel_train.data.sources.user import ItemSource
 from accel_train.errors import UserError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-def held() -> DataSet:
+def in_memory_data() -> DataSet:
     """Return a data set of 2 × 40 bytes of images and 2 × 80 bytes of labels."""
     source = MemorySource(("a", "b"), torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), torch.arange(10) % 2)
-    return in_memory("digits", "made here", source, source)
+    return memory_data("digits", "generated", source, source)
 
 
 def read_one_by_one() -> DataSet:
     source = ItemSource(("a", "b"), [(torch.zeros(1, 2, 2, dtype=torch.uint8), 0)] * 4)
-    return replace(held(), train=source, val=source)
+    return replace(in_memory_data(), origin="from pictures", train=source, val=source)
 
 
-def choose(images: DataSet, device: torch.device = CPU, **given: object) -> str:
-    return cache._choose(images, TrainConfig.model_validate(given), device)
+def choose(data: DataSet, asked: Cache = "auto", workers: str = "auto", device: torch.device = CPU) -> str:
+    return cache._choose(data, asked, workers, device)
 
 
 @pytest.mark.parametrize(
@@ -43,42 +45,43 @@ def choose(images: DataSet, device: torch.device = CPU, **given: object) -> str:
         (CUDA, "2", 1, 960, "off"),
     ],
 )
-def test_auto_prefers_the_device_then_memory_that_is_shared(
+def test_auto_prefers_the_device_then_shared_ram(
     monkeypatch: pytest.MonkeyPatch, device: torch.device, workers: str, processes: int, free: int, place: str
 ) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", str(processes)), ("LOCAL_WORLD_SIZE", str(processes))):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 10_000))
-    assert choose(held(), device, workers=workers) == place
-    assert choose(read_one_by_one(), device, workers=workers) == "off"
+    assert choose(in_memory_data(), workers=workers, device=device) == place
+    assert choose(read_one_by_one(), workers=workers, device=device) == "off"
 
 
 @pytest.mark.parametrize("asked", ["device", "ram", "off"])
-def test_what_is_asked_for_is_done_and_changes_no_image(asked: str) -> None:
-    data, place = cached(held(), TrainConfig(cache=asked), CPU, None)
+def test_images_are_unchanged_in_the_place_asked_for(asked: Cache) -> None:
+    data, place = cached(in_memory_data(), asked=asked, workers="auto", device=CPU, group=None)
     assert place == asked
     for source in (data.train, data.val):
-        images, labels = source.read([3, 0], None)
+        images, labels = source.read([3, 0], None, View(2, random_crop=False))
         assert images.flatten().tolist() == [12, 13, 14, 15, 0, 1, 2, 3]
         assert labels.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("asked", ["device", "ram"])
-def test_what_is_read_one_by_one_is_not_held(asked: str) -> None:
-    with pytest.raises(UserError, match=f"--cache {asked}: pictures is read picture by picture"):
-        choose(read_one_by_one(), cache=asked, data="pictures")
+def test_images_read_one_by_one_cannot_be_cached(asked: Cache) -> None:
+    message = f"--cache {asked} needs images in memory, but those from pictures are read one by one"
+    with pytest.raises(UserError, match=message):
+        choose(read_one_by_one(), asked)
 
 
-def test_workers_cannot_use_the_device() -> None:
+def test_cache_on_the_device_with_workers_is_rejected() -> None:
     with pytest.raises(UserError, match="--cache device does not work with --workers 2"):
-        choose(held(), cache="device", workers=2)
+        choose(in_memory_data(), "device", workers="2")
 
 
-def test_memory_that_cannot_be_shared_is_an_error_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_to_share_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int, offset: int, length: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(UserError, match=r"cannot share 40 bytes of memory .*: No space left on device") as found:
-        cached(held(), TrainConfig(cache="ram"), CPU, None)
+        cached(in_memory_data(), asked="ram", workers="auto", device=CPU, group=None)
     assert found.value.hint == "use --cache off"

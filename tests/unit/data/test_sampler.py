@@ -1,4 +1,4 @@
-"""Every image is read when and by whom the order says, cut by Accelerate's own sampler."""
+"""Each process reads the images that the order assigns to it, as cut by Accelerate's own sampler."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def lists(sampler: Any) -> list[list[int]]:
 
 
 def shards(sampler: Any, processes: int) -> list[list[list[int]]]:
-    """Return the batches of every process, as `split_batches` hands them out."""
+    """Return the batches of every process, as cut by `split_batches`."""
     return [
         lists(BatchSamplerShard(sampler, processes, p, split_batches=True, even_batches=False))
         for p in range(processes)
@@ -29,10 +29,10 @@ def update_sampler(images: int, batch_size: int, processes: int, accumulate: int
 @pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
 @pytest.mark.parametrize("per_read", [2, 4, 5, 90, 1000])
 @pytest.mark.parametrize("first_update", [0, 1, 6])
-def test_what_is_read_at_a_time_changes_no_micro_batch(
+def test_micro_batches_do_not_depend_on_per_read(
     processes: int, accumulate: int, per_read: int, first_update: int
 ) -> None:
-    """Epochs of three updates: most reads go over an epoch's end, and the last one is not full."""
+    """With epochs of three updates, most reads cross the end of an epoch, and the last one is not full."""
 
     def micro_batches(per_read: int) -> list[list[list[int]]]:
         sampler = UpdateSampler(
@@ -49,34 +49,34 @@ def test_what_is_read_at_a_time_changes_no_micro_batch(
         assert all(extra == one_by_one[-1] for extra in together[len(one_by_one) :])
 
 
-def test_no_more_is_read_than_a_run_has() -> None:
+def test_read_is_not_larger_than_the_run() -> None:
     sampler = UpdateSampler(ImageOrder(3, 100), batch_size=5, processes=2, accumulate=3, epochs=1, per_read=1000)
     assert [len(read) for read in sampler] == [90]
 
 
-def tickets(seed: int, images: int, epoch: int) -> list[int]:
-    return ImageOrder(seed, images).tickets(epoch).tolist()
+def sample_indices(seed: int, images: int, epoch: int) -> list[int]:
+    return ImageOrder(seed, images).sample_indices(epoch).tolist()
 
 
 @pytest.mark.parametrize("images", [1, 2, 10, 1437])
 @pytest.mark.parametrize("epoch", [0, 1, 7])
-def test_every_image_comes_once_an_epoch_and_its_ticket_tells_the_epoch(images: int, epoch: int) -> None:
-    assert sorted(tickets(0, images, epoch)) == list(range(epoch * images, (epoch + 1) * images))
+def test_every_image_comes_once_per_epoch_with_an_index_of_that_epoch(images: int, epoch: int) -> None:
+    assert sorted(sample_indices(0, images, epoch)) == list(range(epoch * images, (epoch + 1) * images))
 
 
-def test_seed_and_epoch_fix_the_order_and_each_changes_it() -> None:
+def test_order_is_determined_by_seed_and_epoch() -> None:
     def order(seed: int, epoch: int) -> list[int]:
-        return [ticket % 1437 for ticket in tickets(seed, 1437, epoch)]
+        return [index % 1437 for index in sample_indices(seed, 1437, epoch)]
 
     first = order(0, 0)
     assert order(0, 0) == first
     for other in (order(0, 1), order(1, 0), list(range(1437))):
-        assert sum(a == b for a, b in zip(first, other, strict=True)) < 10  # unrelated orders share about one place
+        assert sum(a == b for a, b in zip(first, other, strict=True)) < 10  # unrelated orders agree in about one place
 
 
 @pytest.mark.parametrize("first_update", [0, 1, 2, 3, 5, 8])
-def test_a_run_that_begins_later_goes_on_alike(first_update: int) -> None:
-    """An epoch of 20 images has three updates: 0 and 3 begin one, after 8 there is one more."""
+def test_later_start_yields_the_rest(first_update: int) -> None:
+    """An epoch of 20 images has three updates: 0 and 3 start an epoch; after 8 one update is left."""
     whole, later = (update_sampler(20, 2, 1, 3, epochs=3) for _ in range(2))
     later.first_update = first_update
     assert lists(later) == lists(whole)[3 * first_update :]
@@ -84,46 +84,46 @@ def test_a_run_that_begins_later_goes_on_alike(first_update: int) -> None:
 
 
 @pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
-def test_process_p_carries_the_virtual_workers_from_p_times_a(processes: int, accumulate: int) -> None:
-    images, batch_size, workers, epochs = 1000, 5, 6, 3
-    orders = [tickets(3, images, epoch) for epoch in range(epochs)]
+def test_process_p_has_the_micro_batches_from_p_times_a(processes: int, accumulate: int) -> None:
+    images, batch_size, micro_batches, epochs = 1000, 5, 6, 3
+    orders = [sample_indices(3, images, epoch) for epoch in range(epochs)]
     by_process = shards(update_sampler(images, batch_size, processes, accumulate, epochs), processes)
-    updates = images // (batch_size * workers)
+    updates = images // (batch_size * micro_batches)
     for process, batches in enumerate(by_process):
         assert len(batches) == epochs * updates * accumulate
         for position, batch in enumerate(batches):
             update, micro_batch = divmod(position, accumulate)
             epoch, update = divmod(update, updates)
-            start = update * batch_size * workers + (process * accumulate + micro_batch) * batch_size
+            start = update * batch_size * micro_batches + (process * accumulate + micro_batch) * batch_size
             assert batch == orders[epoch][start : start + batch_size]
 
 
 @pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
-def test_an_update_takes_the_same_images_on_any_number_of_processes(processes: int, accumulate: int) -> None:
-    order = torch.tensor(tickets(3, 100, 0))[:90].view(3, 30)
+def test_update_has_the_same_images_on_any_number_of_processes(processes: int, accumulate: int) -> None:
+    order = torch.tensor(sample_indices(3, 100, 0))[:90].view(3, 30)
     by_process = shards(update_sampler(100, 5, processes, accumulate), processes)
     for update, expected in enumerate(order):
         taken = [t for p in by_process for batch in p[update * accumulate : (update + 1) * accumulate] for t in batch]
-        assert taken == expected.tolist()  # process after process, even in the order's order
+        assert taken == expected.tolist()  # concatenated by process, even in the same order
 
 
 @pytest.mark.parametrize(("images", "updates"), [(36, 3), (47, 3), (48, 4), (12, 1)])
-def test_images_that_fill_no_update_are_left_out(images: int, updates: int) -> None:
+def test_incomplete_last_update_is_dropped(images: int, updates: int) -> None:
     sampler = update_sampler(images, 2, 2, 3)
     batches = list(sampler)
     assert len(batches) == len(sampler) == updates * 3
     assert {len(batch) for batch in batches} == {4}
-    assert sorted(t for batch in batches for t in batch) == sorted(tickets(3, images, 0)[: updates * 12])
+    assert sorted(t for batch in batches for t in batch) == sorted(sample_indices(3, images, 0)[: updates * 12])
 
 
-def test_an_iteration_can_be_repeated() -> None:
+def test_iteration_can_be_repeated() -> None:
     sampler = update_sampler(100, 2, 2, 3)
     assert lists(sampler) == lists(sampler)
 
 
 @pytest.mark.parametrize("images", [1, 3, 4, 9, 12, 17])
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_evaluation_counts_every_image_once_in_equally_many_batches(images: int, processes: int) -> None:
+def test_evaluation_reads_every_image_once_in_the_same_number_of_batches(images: int, processes: int) -> None:
     """m01: 9, 17 and 3 images in batches of 4."""
     sampler = EvaluationSampler(images, batch_size=4, processes=processes)
     by_process = shards(sampler, processes)
@@ -133,7 +133,7 @@ def test_evaluation_counts_every_image_once_in_equally_many_batches(images: int,
     assert {len(batch) for batches in by_process for batch in batches} == {4}
 
 
-def test_evaluation_goes_through_the_images_in_order() -> None:
+def test_evaluation_reads_images_in_order() -> None:
     assert lists(EvaluationSampler(9, batch_size=4, processes=1)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, -1, -1, -1]]
     assert shards(EvaluationSampler(9, batch_size=2, processes=2), 2) == [
         [[0, 1], [4, 5], [8, -1]],

@@ -1,4 +1,4 @@
-"""Augmentation is what a slow loop over images would do, and depends on seed and ticket alone."""
+"""Augmentation equals a slow loop over images, and depends only on the seed and the sample index."""
 
 import pytest
 import torch
@@ -27,17 +27,17 @@ def transform(
     return ImageTransform(seed, augmentation, channels, size, mean, std, dtype, torch.device("cpu"))
 
 
-def crop_and_flip(images_BCHW: Tensor, tickets_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
-    return CropAndFlip(seed, augmentation, images_BCHW.device)(images_BCHW, tickets_B)
+def crop_and_flip(images_BCHW: Tensor, sample_indices_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
+    return CropAndFlip(seed, augmentation, images_BCHW.device)(images_BCHW, sample_indices_B)
 
 
-def slow_crop_and_flip(images_BCHW: Tensor, tickets_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
+def slow_crop_and_flip(images_BCHW: Tensor, sample_indices_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
     pad = augmentation.pad
     height, width = images_BCHW.shape[2:]
     made = []
-    for image_CHW, ticket in zip(images_BCHW, tickets_B, strict=True):
+    for image_CHW, sample_index in zip(images_BCHW, sample_indices_B, strict=True):
         down, right, mirrored = (
-            int(integers(make_key(seed, name), ticket[None], limit))
+            int(integers(make_key(seed, name), sample_index[None], limit))
             for name, limit in (("down", 2 * pad + 1), ("right", 2 * pad + 1), ("flip", 2))
         )
         window = functional.pad(image_CHW, (pad,) * 4)[:, down : down + height, right : right + width]
@@ -48,63 +48,68 @@ def slow_crop_and_flip(images_BCHW: Tensor, tickets_B: Tensor, seed: int, augmen
 @pytest.mark.parametrize("pad", [0, 1, 4])
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_crop_and_flip_is_the_slow_loop(pad: int, flip: bool, channels: int) -> None:
-    images, tickets, augmentation = noise(64, channels), torch.arange(64) * 1437 + 5, Augmentation(pad, flip)
-    made = crop_and_flip(images, tickets, 9, augmentation)
+def test_crop_and_flip_equals_the_slow_loop(pad: int, flip: bool, channels: int) -> None:
+    images, sample_indices, augmentation = noise(64, channels), torch.arange(64) * 1437 + 5, Augmentation(pad, flip)
+    made = crop_and_flip(images, sample_indices, 9, augmentation)
     assert made.dtype == torch.uint8
-    assert torch.equal(made, slow_crop_and_flip(images, tickets, 9, augmentation))
+    assert torch.equal(made, slow_crop_and_flip(images, sample_indices, 9, augmentation))
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_flip_alone_mirrors_the_same_images(layout: torch.memory_format) -> None:
-    images, tickets = noise(64).contiguous(memory_format=layout), torch.arange(64) * 1437 + 5
-    expected = slow_crop_and_flip(images, tickets, 9, Augmentation(flip=True))
-    made = crop_and_flip(images, tickets, 9, Augmentation(flip=True))
+def test_flip_without_pad_mirrors_the_same_images(layout: torch.memory_format) -> None:
+    images, sample_indices = noise(64).contiguous(memory_format=layout), torch.arange(64) * 1437 + 5
+    expected = slow_crop_and_flip(images, sample_indices, 9, Augmentation(flip=True))
+    made = crop_and_flip(images, sample_indices, 9, Augmentation(flip=True))
     assert torch.equal(made, expected)
     assert made.is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(transform(Augmentation(flip=True), seed=9)(images, tickets), transform()(expected))
+    assert torch.equal(transform(Augmentation(flip=True), seed=9)(images, sample_indices), transform()(expected))
 
 
-def test_an_images_augmentation_does_not_depend_on_its_batch() -> None:
-    images, tickets, augmentation = noise(10), torch.arange(100, 110), Augmentation(pad=2, flip=True)
-    together = crop_and_flip(images, tickets, 0, augmentation)
-    alone = torch.cat([crop_and_flip(images[i : i + 1], tickets[i : i + 1], 0, augmentation) for i in range(10)])
+def test_augmentation_of_an_image_does_not_depend_on_its_batch() -> None:
+    images, sample_indices, augmentation = noise(10), torch.arange(100, 110), Augmentation(pad=2, flip=True)
+    together = crop_and_flip(images, sample_indices, 0, augmentation)
+    alone = torch.cat([crop_and_flip(images[i : i + 1], sample_indices[i : i + 1], 0, augmentation) for i in range(10)])
     assert torch.equal(together, alone)
     shuffled = torch.tensor([3, 1, 4, 0, 5, 9, 2, 6, 8, 7])
-    assert torch.equal(crop_and_flip(images[shuffled], tickets[shuffled], 0, augmentation), together[shuffled])
+    assert torch.equal(crop_and_flip(images[shuffled], sample_indices[shuffled], 0, augmentation), together[shuffled])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("augmentation", [Augmentation(), Augmentation(pad=2, flip=True), Augmentation(flip=True)])
-def test_several_batches_become_the_same_bits_as_one(channels: int, threads: int, augmentation: Augmentation) -> None:
-    """Of 28 pixels a row leaves a rest in any vector; together they are enough for two threads."""
-    images, tickets = noise(320, channels, 28, 28), torch.arange(100, 420)
+def test_several_batches_at_once_are_bit_identical_to_one_by_one(
+    channels: int, threads: int, augmentation: Augmentation
+) -> None:
+    """A row of 28 pixels does not fill whole vectors; all batches together are enough for two threads."""
+    images, sample_indices = noise(320, channels, 28, 28), torch.arange(100, 420)
     made = transform(augmentation, channels=channels, size=28, mean=(0.28,) * channels, std=(0.35,) * channels)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        together = made(images, tickets)
-        one_by_one = [made(*batch) for batch in zip(images.split(31), tickets.split(31), strict=True)]
+        together = made(images, sample_indices)
+        one_by_one = [made(*batch) for batch in zip(images.split(31), sample_indices.split(31), strict=True)]
     finally:
         torch.set_num_threads(before)
     assert torch.equal(together, torch.cat(one_by_one))
 
 
-def test_augmentation_is_equal_between_two_calls_and_differs_between_images_epochs_and_seeds() -> None:
+def test_augmentation_is_repeatable_and_differs_between_images_epochs_and_seeds() -> None:
     """s01: the same seed everywhere must not give every process the same crops."""
     image = noise(1, channels=1, height=8, width=8).expand(256, -1, -1, -1)
     augmentation = Augmentation(pad=4, flip=True)
-    tickets = torch.arange(256)
-    made = crop_and_flip(image, tickets, 0, augmentation)
-    assert torch.equal(crop_and_flip(image, tickets, 0, augmentation), made)
-    assert len({bytes(picture.numpy().tobytes()) for picture in made}) > 100  # of 162 that there are
-    for other in (crop_and_flip(image, tickets + 256, 0, augmentation), crop_and_flip(image, tickets, 1, augmentation)):
+    sample_indices = torch.arange(256)
+    made = crop_and_flip(image, sample_indices, 0, augmentation)
+    assert torch.equal(crop_and_flip(image, sample_indices, 0, augmentation), made)
+    assert len({bytes(picture.numpy().tobytes()) for picture in made}) > 100  # of 162 possible
+    for other in (
+        crop_and_flip(image, sample_indices + 256, 0, augmentation),
+        crop_and_flip(image, sample_indices, 1, augmentation),
+    ):
         same = (other == made).flatten(1).all(1)
         assert int(same.sum()) < 10  # unrelated: 256 / 162 on average
 
 
-def test_about_half_are_mirrored_and_shifts_are_uniform() -> None:
+def test_half_of_the_images_are_mirrored_and_shifts_are_uniform() -> None:
     column = torch.zeros(4000, 1, 5, 5, dtype=torch.uint8)
     column[:, :, 2, 1] = 255
     made = crop_and_flip(column, torch.arange(4000), 0, Augmentation(pad=0, flip=True))
@@ -118,25 +123,25 @@ def test_about_half_are_mirrored_and_shifts_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("augmentation", [Augmentation(), Augmentation(random_crop=True)])
-def test_without_pad_and_flip_tickets_change_nothing(augmentation: Augmentation) -> None:
+def test_sample_indices_change_nothing_without_pad_and_flip(augmentation: Augmentation) -> None:
     images = noise(4, width=8)
     plain = transform()
     assert torch.equal(transform(augmentation)(images, torch.arange(4)), plain(images))
 
 
-def test_without_tickets_nothing_is_augmented() -> None:
+def test_images_without_sample_indices_are_not_augmented() -> None:
     images = noise(4, width=8)
     assert torch.equal(transform(Augmentation(pad=4, flip=True))(images), transform()(images))
 
 
-def test_tickets_augment_before_normalisation_so_that_the_margin_is_black() -> None:
-    augmentation, images, tickets = Augmentation(pad=4, flip=True), noise(16, width=8), torch.arange(16)
-    cropped = crop_and_flip(images, tickets, 5, augmentation)
-    assert torch.equal(transform(augmentation, seed=5)(images, tickets), transform()(cropped))
+def test_images_are_augmented_before_normalisation_so_that_the_margin_is_black() -> None:
+    augmentation, images, sample_indices = Augmentation(pad=4, flip=True), noise(16, width=8), torch.arange(16)
+    cropped = crop_and_flip(images, sample_indices, 5, augmentation)
+    assert torch.equal(transform(augmentation, seed=5)(images, sample_indices), transform()(cropped))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_pixels_become_shares_of_white_less_mean_by_std(dtype: torch.dtype) -> None:
+def test_pixels_are_scaled_to_one_then_normalised(dtype: torch.dtype) -> None:
     images = torch.tensor([0, 51, 255], dtype=torch.uint8).view(3, 1, 1, 1).expand(3, 3, 8, 8)
     made = transform(dtype=dtype)(images)
     expected = torch.tensor([[-1.0, -1.0, 0.0], [-0.6, -0.2, 0.2], [1.0, 3.0, 1.0]], dtype=dtype)
@@ -145,20 +150,20 @@ def test_pixels_become_shares_of_white_less_mean_by_std(dtype: torch.dtype) -> N
     assert images.unique().tolist() == [0, 51, 255]
 
 
-def test_images_leave_channels_last() -> None:
+def test_images_are_returned_channels_last() -> None:
     images = noise(4, width=8)
     assert transform()(images).is_contiguous(memory_format=torch.channels_last)
     assert transform(Augmentation(pad=1))(images, torch.arange(4)).is_contiguous(memory_format=torch.channels_last)
 
 
-def test_grey_images_are_repeated_for_a_model_of_three_channels() -> None:
+def test_grey_images_are_repeated_for_a_model_with_three_channels() -> None:
     made = transform(mean=(0.5,), std=(0.5,))(noise(4, channels=1, width=8))
     assert made.shape == (4, 3, 8, 8)
     assert torch.equal(made[:, 0], made[:, 1])
     assert torch.equal(made[:, 0], made[:, 2])
 
 
-def test_images_of_another_size_are_resized_smoothly() -> None:
+def test_images_of_another_size_are_resized_with_antialiasing() -> None:
     half = torch.zeros(1, 3, 8, 4, dtype=torch.uint8)
     half[:, :, 4:] = 255
     made = transform(mean=(0.0,) * 3, std=(1.0,) * 3, size=16)(half)
@@ -169,7 +174,7 @@ def test_images_of_another_size_are_resized_smoothly() -> None:
     torch.testing.assert_close(shrunk[0, 0].mean(dim=1), torch.tensor([1 / 7, 6 / 7]))  # triangle over 8 rows
 
 
-def test_float_images_pass_unnormalised_and_untouched() -> None:
+def test_float_images_are_not_normalised_nor_written_to() -> None:
     images = torch.rand(2, 3, 8, 8).to(memory_format=torch.channels_last)
     before = images.clone()
     assert torch.equal(transform()(images), before)

@@ -1,4 +1,4 @@
-"""What a launcher or a user asked for decides how many processes are started here."""
+"""Launcher and option decide the number of processes to start; the environment names launcher, rank and cores."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ THEIRS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that sets variables in an environment without any launcher's."""
+    """Return a function that sets variables in an environment without those of a launcher."""
     for name in list(os.environ):
         if name.startswith(OURS) or name in THEIRS:
             monkeypatch.delenv(name)
@@ -42,18 +42,18 @@ LAUNCHED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
 
 
 @pytest.mark.parametrize(("asked", "count"), [(None, 1), (1, 1), (3, 3)])
-def test_alone_what_was_asked_is_started(environment: Callable[..., None], asked: int | None, count: int) -> None:
+def test_without_launcher_the_option_decides(environment: Callable[..., None], asked: int | None, count: int) -> None:
     assert processes_to_start(asked) == count
 
 
 @pytest.mark.parametrize("asked", [None, 2])
-def test_under_a_launcher_nothing_more_is_started(environment: Callable[..., None], asked: int | None) -> None:
+def test_launched_process_starts_no_others(environment: Callable[..., None], asked: int | None) -> None:
     environment(**LAUNCHED)
     assert processes_to_start(asked) == 1
 
 
 @pytest.mark.parametrize("asked", [1, 3])
-def test_a_launchers_number_and_another_are_refused(environment: Callable[..., None], asked: int) -> None:
+def test_option_that_contradicts_the_launcher_is_rejected(environment: Callable[..., None], asked: int) -> None:
     environment(**LAUNCHED)
     with pytest.raises(UserError) as caught:
         processes_to_start(asked)
@@ -61,7 +61,7 @@ def test_a_launchers_number_and_another_are_refused(environment: Callable[..., N
     assert caught.value.hint == f"leave --processes out, or have the launcher start {asked}"
 
 
-def test_a_master_port_without_rank_and_launcher_is_refused(environment: Callable[..., None]) -> None:
+def test_master_port_without_rank_and_launcher_is_rejected(environment: Callable[..., None]) -> None:
     environment(MASTER_PORT="29500")
     with pytest.raises(UserError, match="MASTER_PORT is set but RANK is not: several processes were asked for"):
         processes_to_start(None)
@@ -79,7 +79,7 @@ for asked in (None, 3, 2):
 PARENT = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {CHILD!r}]))"
 
 
-def test_what_accelerate_launch_was_asked_for_is_read_from_its_command_line(
+def test_count_for_accelerate_launch_is_read_from_its_command_line(
     environment: Callable[..., None],
 ) -> None:
     environment(MASTER_PORT="29500")
@@ -89,7 +89,7 @@ def test_what_accelerate_launch_was_asked_for_is_read_from_its_command_line(
 
 
 class Parent:
-    """Stands in for `accelerate launch`, whose command line is all that is read of it."""
+    """Stands in for `accelerate launch`, of which only the command line is read."""
 
     words: tuple[str, ...] = ()
 
@@ -110,7 +110,7 @@ class Parent:
         (("accelerate", "launch", "--config_file", "FILE", "--num_processes", "2", "x"), "num_processes: 4", 2),
     ],
 )
-def test_options_of_accelerate_win_over_its_file(
+def test_options_of_accelerate_override_its_file(
     environment: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -126,7 +126,7 @@ def test_options_of_accelerate_win_over_its_file(
     assert processes_to_start(None) == count
 
 
-def test_several_machines_of_cpu_processes_are_refused(
+def test_cpu_processes_on_several_machines_are_rejected(
     environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment(MASTER_PORT="29500")
@@ -136,7 +136,7 @@ def test_several_machines_of_cpu_processes_are_refused(
         processes_to_start(None)
 
 
-def test_rank_and_local_size_are_those_of_one_process_unless_launched(environment: Callable[..., None]) -> None:
+def test_rank_is_0_and_local_world_size_1_unless_launched(environment: Callable[..., None]) -> None:
     environment(LOCAL_WORLD_SIZE="4")
     assert (launched(), launched_rank(), local_world_size()) == (False, 0, 1)
     environment(**LAUNCHED)
@@ -154,7 +154,9 @@ def test_rank_and_local_size_are_those_of_one_process_unless_launched(environmen
         ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, "accel_train"),
     ],
 )
-def test_the_launcher_is_named(environment: Callable[..., None], variables: dict[str, str], name: str) -> None:
+def test_launcher_name_follows_its_variables(
+    environment: Callable[..., None], variables: dict[str, str], name: str
+) -> None:
     environment(**variables)
     assert launcher_name() == name
 
@@ -162,13 +164,13 @@ def test_the_launcher_is_named(environment: Callable[..., None], variables: dict
 @pytest.mark.parametrize(
     ("variables", "pid"),
     [
-        ({}, None),  # a person's shell
+        ({}, None),  # a shell
         ({"TORCHELASTIC_RUN_ID": "none"}, os.getppid()),
         ({"ACCELERATE_MIXED_PRECISION": "no"}, os.getppid()),
         ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, 3),
     ],
 )
-def test_a_launcher_is_followed_and_a_shell_is_not(
+def test_launcher_pid_is_none_for_a_shell(
     environment: Callable[..., None], variables: dict[str, str], pid: int | None
 ) -> None:
     environment(**variables)
@@ -176,7 +178,7 @@ def test_a_launcher_is_followed_and_a_shell_is_not(
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone can restrict a process to cores")
-def test_cores_are_those_that_this_process_may_use(tmp_path: Path) -> None:
+def test_available_cores_are_those_that_this_process_may_use(tmp_path: Path) -> None:
     allowed = os.sched_getaffinity(0)
     for cpu in allowed:
         (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The processes of a job are told what the one that started them is told, and its exit code says how they ended."""
+"""The launcher forwards signals to the ranks, and its exit code is that of the first rank that failed."""
 
 import os
 import subprocess
@@ -41,17 +41,17 @@ def say(*words):
 
 
 class Job(subprocess.Popen[str]):
-    """A process that has started two ranks."""
+    """A launcher with two ranks."""
 
     def ends(self, seconds: float = 10) -> tuple[int, str, str]:
-        """Return exit code, what the ranks said, and stderr."""
+        """Return exit code, stdout of the ranks, and stderr."""
         out, err = self.communicate(timeout=seconds)
         return self.returncode, out, err
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Return a function that starts two ranks, each of which runs a script in place of the program."""
+    """Return a function that starts two ranks, each of which runs a script instead of the program."""
     started: list[psutil.Process] = []
 
     def run(script: str, *, before: str = "", by_accelerate: bool = False) -> Job:
@@ -87,7 +87,7 @@ CODES = [(SIGTERM, 143), (SIGUSR1, 138), (SIGINT, 130)]
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_all_are_told_of_a_signal_and_their_exit_code_is_the_jobs(
+def test_signal_reaches_all_ranks_and_their_exit_code_is_returned(
     start: Callable[..., Job], number: Signals, code: int
 ) -> None:
     job = start("code = wait(); say(code); sys.exit(code)")
@@ -95,7 +95,7 @@ def test_all_are_told_of_a_signal_and_their_exit_code_is_the_jobs(
     assert job.ends() == (code, f"{code}\n" * 2, "")
 
 
-def test_a_second_sigint_is_passed_on(start: Callable[..., Job]) -> None:
+def test_second_sigint_is_forwarded(start: Callable[..., Job]) -> None:
     job = start("wait(); say('first'); sys.exit(wait(2))")
     assert job.stdout
     job.send_signal(SIGINT)
@@ -105,27 +105,27 @@ def test_a_second_sigint_is_passed_on(start: Callable[..., Job]) -> None:
     assert job.ends() == (130, "", "")
 
 
-def test_ranks_that_had_just_finished_when_the_signal_came_are_a_success(start: Callable[..., Job]) -> None:
+def test_exit_code_is_0_if_ranks_finish_despite_the_signal(start: Callable[..., Job]) -> None:
     job = start("wait()")
     job.send_signal(SIGTERM)
     assert job.ends() == (0, "", "")
 
 
-def test_a_rank_that_a_signal_finds_starting_is_not_called_dead(start: Callable[..., Job]) -> None:
+def test_rank_killed_by_forwarded_signal_is_not_reported(start: Callable[..., Job]) -> None:
     job = start("time.sleep(60)", before="signal.signal(signal.SIGTERM, signal.SIG_DFL)")
     job.send_signal(SIGTERM)
     assert job.ends() == (143, "", "")
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_who_does_not_end_after_a_signal_is_killed_and_named(
+def test_rank_that_ignores_the_signal_is_killed_and_reported(
     start: Callable[..., Job], number: Signals, code: int
 ) -> None:
     job = start("wait(); time.sleep(60 * rank)")
     began = time.monotonic()
     job.send_signal(number)
     assert job.ends() == (code, "", "rank 1 of 2 did not end within 3 s and was killed\n")
-    assert time.monotonic() - began > 3  # not the second after a failure
+    assert time.monotonic() - began > 3  # not 1 s as after a failure
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_who_does_not_end_after_a_signal_is_killed_and_named(
         ("os._exit(2)", 2, ""),
     ],
 )
-def test_a_rank_that_fails_is_named_unless_it_explains_itself(
+def test_failed_rank_is_reported_unless_it_reports_itself(
     start: Callable[..., Job], end: str, code: int, told: str
 ) -> None:
     job = start(f"if rank == 1: {end}\ntime.sleep(60)")
@@ -154,7 +154,7 @@ sys.exit(1)
 """
 
 
-def test_the_job_ends_as_its_first_failure_did(start: Callable[..., Job]) -> None:
+def test_exit_code_is_that_of_the_first_failure(start: Callable[..., Job]) -> None:
     take_lock = "import fcntl; lock = open('lock', 'a'); rank == 1 and fcntl.flock(lock, fcntl.LOCK_EX)"
     job = start(LOSE_THE_PEER, before=take_lock)
     for rank in psutil.Process(job.pid).children():
@@ -162,12 +162,12 @@ def test_the_job_ends_as_its_first_failure_did(start: Callable[..., Job]) -> Non
     assert job.ends() == (137, "", "rank 1 of 2 was killed by SIGKILL\n")
 
 
-def test_a_users_mistake_comes_before_what_it_does_to_others(start: Callable[..., Job]) -> None:
+def test_exit_code_of_users_mistake_takes_precedence(start: Callable[..., Job]) -> None:
     job = start("time.sleep(0.3 * rank); sys.exit(2 if rank else 1)")
     assert job.ends() == (2, "", "")
 
 
-def test_the_death_of_accelerate_is_a_sigterm_for_the_ranks(start: Callable[..., Job]) -> None:
+def test_death_of_accelerate_sends_sigterm_to_ranks(start: Callable[..., Job]) -> None:
     job = start("code = wait(); say(code); sys.exit(code)", by_accelerate=True)
     (ours,) = psutil.Process(job.pid).children()
     job.kill()
@@ -175,7 +175,7 @@ def test_the_death_of_accelerate_is_a_sigterm_for_the_ranks(start: Callable[...,
     wait_for_end(ours, 2)
 
 
-def test_ranks_know_who_started_them(start: Callable[..., Job]) -> None:
+def test_ranks_know_their_launcher_and_have_their_own_sessions(start: Callable[..., Job]) -> None:
     job = start(
         "sys.exit(3 * ([int(os.environ['ACCEL_TRAIN_LAUNCHER_PID']), os.getsid(0)] != [os.getppid(), os.getpid()]))"
     )

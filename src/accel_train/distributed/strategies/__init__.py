@@ -1,13 +1,11 @@
 """How processes share the work, one file a strategy."""
 
-from importlib import import_module
-
+from accel_train.config.import_string import import_object
 from accel_train.config.strategies import STRATEGIES
 from accel_train.distributed.strategies.base import Strategy
 
 
 def load_strategy(name: str) -> Strategy:
     """Import and return a strategy of the table; only the one that runs is imported."""
-    module, _, attribute = STRATEGIES[name].partition(":")
-    strategy: Strategy = getattr(import_module(module), attribute)()
+    strategy: Strategy = import_object(STRATEGIES[name])()
     return strategy

@@ -1,4 +1,4 @@
-"""Packing a folder: what is stored, what is kept of an earlier attempt, what is refused."""
+"""Packing stores pictures in shards, keeps valid shards of an earlier attempt, and rejects unusable folders."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,8 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from accel_train.data import packing
-from accel_train.data.packing.manifest import RECORD, UNFINISHED, read_record
+from accel_train.data.packing import pack as packing
+from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, read_manifest
 from accel_train.data.packing.pack import ShardDone, begin, pack, shrink
 from accel_train.errors import UserError
 
@@ -34,10 +34,10 @@ def pictures(root: Path, per_class: int = 5) -> Path:
 
 
 def packed(source: Path, folder: Path, side: int = 8) -> dict[str, bool]:
-    """Pack, and return of each shard whether it was there before."""
+    """Pack; return for each shard whether it was there before."""
     begun = begin(source, folder, side)
     try:
-        return {fact.name: fact.was_there for fact in pack(begun, 2) if isinstance(fact, ShardDone)}
+        return {event.name: event.was_there for event in pack(begun, 2) if isinstance(event, ShardDone)}
     finally:
         begun.lock.release()
 
@@ -46,15 +46,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
 
 
-def test_pictures_lie_one_behind_another_class_by_class(tmp_path: Path) -> None:
+def test_pictures_are_stored_in_order_class_by_class(tmp_path: Path) -> None:
     for name, width, height in (("a/wide", 40, 10), ("a/tall", 10, 40), ("b/small", 5, 7)):
         noise(tmp_path / "src" / f"{name}.png", width, height)
     packed(tmp_path / "src", tmp_path / "dst")
-    record = read_record(tmp_path / "dst" / RECORD)
-    assert (record.classes, record.splits) == (["a", "b"], {"all": [2, 1]})
+    manifest = read_manifest(tmp_path / "dst" / MANIFEST)
+    assert (manifest.classes, manifest.splits) == (["a", "b"], {"all": [2, 1]})
     shard = safetensors.torch.load_file(tmp_path / "dst" / "all-00000.safetensors")
     sizes = list(zip(shard["heights"].tolist(), shard["widths"].tolist(), strict=True))
-    assert sizes == [(32, 8), (8, 32), (7, 5)]  # the small one stays as it was
+    assert sizes == [(32, 8), (8, 32), (7, 5)]  # the small one keeps its size
     assert shard["offsets"].tolist() == [0, 768, 1536]
     small = torch.from_numpy(np.array(Image.open(tmp_path / "src" / "b" / "small.png")))
     assert shard["pixels"][1536:].equal(small.flatten())
@@ -65,14 +65,14 @@ def test_orientation_is_applied(tmp_path: Path) -> None:
     (tmp_path / "src" / "b").mkdir()
     lying = Image.new("RGB", (30, 10))
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees
+    exif[0x0112] = 6  # rotate by 90 degrees
     lying.save(tmp_path / "src" / "b" / "0.jpg", exif=exif)
     packed(tmp_path / "src", tmp_path / "dst", side=10)
     shard = safetensors.torch.load_file(tmp_path / "dst" / "all-00000.safetensors")
     assert (shard["heights"].tolist()[1], shard["widths"].tolist()[1]) == (30, 10)
 
 
-def test_the_resize_is_an_average_of_what_it_replaces() -> None:
+def test_resize_averages_pixels() -> None:
     halves = torch.zeros(20, 40, 3, dtype=torch.uint8)
     halves[:, 20:] = 200
     smaller = shrink(halves, 10)
@@ -81,18 +81,18 @@ def test_the_resize_is_an_average_of_what_it_replaces() -> None:
     assert smaller[:, 11:].eq(200).all()
 
 
-def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_shards_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     source = pictures(tmp_path / "src")
     for workers in (1, 2):
         list(pack(begin(source, tmp_path / str(workers), 8), workers))
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
-def test_whole_shards_stay_and_missing_or_damaged_ones_are_made_again(tmp_path: Path) -> None:
+def test_valid_shards_are_kept_and_missing_or_damaged_ones_written_again(tmp_path: Path) -> None:
     source, folder = pictures(tmp_path / "src"), tmp_path / "dst"
     assert set(packed(source, folder).values()) == {False}
     before = contents(folder)
-    assert len(before) == 4  # three shards and the record
+    assert len(before) == 4  # three shards and the manifest
     assert set(packed(source, folder).values()) == {True}
     (folder / "all-00000.safetensors").unlink()
     damaged = folder / "all-00001.safetensors"
@@ -105,26 +105,26 @@ def test_whole_shards_stay_and_missing_or_damaged_ones_are_made_again(tmp_path: 
     assert contents(folder) == before
 
 
-def test_what_was_begun_goes_on(tmp_path: Path) -> None:
+def test_interrupted_packing_resumes(tmp_path: Path) -> None:
     source, folder = pictures(tmp_path / "src"), tmp_path / "dst"
     begun = begin(source, folder, 8)
-    first = next(fact for fact in pack(begun, 1) if isinstance(fact, ShardDone))  # and no further
+    first = next(event for event in pack(begun, 1) if isinstance(event, ShardDone))  # then stop
     begun.lock.release()
     assert (folder / UNFINISHED).exists()
-    assert not (folder / RECORD).exists()
-    (folder / f".tmp_{first.name}").touch()  # as a killed process would leave it
+    assert not (folder / MANIFEST).exists()
+    (folder / f".tmp_{first.name}").touch()  # left by a killed process
     assert packed(source, folder)[first.name]
     assert not list(folder.glob(".tmp_*"))
     assert not (folder / UNFINISHED).exists()
 
 
-def test_another_size_or_a_changed_source_starts_over_and_says_so(tmp_path: Path) -> None:
+def test_another_size_or_a_changed_source_starts_over_with_a_note(tmp_path: Path) -> None:
     source, folder = pictures(tmp_path / "src"), tmp_path / "dst"
     packed(source, folder)
     os.utime(source / "a" / "0.png", (1, 1))
     changed = begin(source, folder, 8)
     assert changed.note == f"starting over: {source} has changed"
-    assert not (folder / RECORD).exists()
+    assert not (folder / MANIFEST).exists()
     assert not list(folder.glob("*.safetensors"))
     changed.lock.release()
     resized = begin(source, folder, 6)
@@ -134,15 +134,15 @@ def test_another_size_or_a_changed_source_starts_over_and_says_so(tmp_path: Path
     assert begin(tmp_path / "other", folder, 6).note == f"starting over: {source} was packed there"
 
 
-def test_what_cannot_be_packed_is_refused(tmp_path: Path) -> None:
+def test_unusable_source_or_folder_is_rejected(tmp_path: Path) -> None:
     source = pictures(tmp_path / "src")
     packed(source, tmp_path / "dst")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").touch()
     for given, folder, words in (
         (tmp_path / "missing", tmp_path / "new", "there is no folder"),
-        (tmp_path / "dst", tmp_path / "new", "has been packed already"),
-        (source, source / "packed", "lies inside"),
+        (tmp_path / "dst", tmp_path / "new", "is already packed"),
+        (source, source / "packed", "is inside"),
         (source, tmp_path / "full", "holds other files"),
         (source, tmp_path / "full" / "letter.txt", "is a file"),
     ):
@@ -150,7 +150,7 @@ def test_what_cannot_be_packed_is_refused(tmp_path: Path) -> None:
             begin(given, folder, 8)
 
 
-def test_a_damaged_picture_is_named(tmp_path: Path) -> None:
+def test_damaged_picture_is_named(tmp_path: Path) -> None:
     source = pictures(tmp_path / "src")
     damaged = source / "b" / "3.png"
     damaged.write_bytes(damaged.read_bytes()[:60])

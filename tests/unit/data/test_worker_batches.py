@@ -1,0 +1,105 @@
+"""Batches of any shape arrive unchanged from loader workers, whose shared memory is reused and never left behind."""
+
+import errno
+import multiprocessing
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from helpers.echo_source import EchoSource
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from accel_train.data.loader import LoaderSizes, batches, train_loader
+from accel_train.data.sampler import ImageOrder
+from accel_train.data.sources.base import Ids, Source, View
+from accel_train.data.worker_batches import Batch
+from accel_train.errors import LocalError
+from accel_train.system import shared_memory
+
+TWO_WORKERS = LoaderSizes(batch_size=4, processes=1, workers=2, pin_memory=False)
+VIEW = View(8, random_crop=True)
+
+
+def loader_of(source: Source, sizes: LoaderSizes = TWO_WORKERS, epochs: int = 9) -> DataLoader[Batch]:
+    return train_loader(source, VIEW, sizes, ImageOrder(3, len(source)), accumulate=1, epochs=epochs)[0]
+
+
+def test_batch_is_untouched_while_it_and_the_next_are_held() -> None:
+    """Accelerate holds the next batch while one is trained on; workers meanwhile prefetch as many as they may."""
+    one_worker = LoaderSizes(batch_size=2, processes=1, workers=1, pin_memory=False)
+    for sizes in (one_worker, TWO_WORKERS):
+        held = None
+        for batch in batches(loader_of(EchoSource(11), sizes)):
+            if held is not None:
+                time.sleep(0.005)
+                assert held.images_BCHW.tolist() == (held.sample_indices_B % 11).tolist()
+            held = batch
+
+
+def test_batches_of_changing_shapes_arrive() -> None:
+    class Growing(EchoSource):
+        def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
+            return torch.full((len(ids), 1 + ids[0] % 3), ids[0]), torch.zeros(len(ids), dtype=torch.int64)
+
+    for batch in batches(loader_of(Growing(11))):
+        first = int(batch.sample_indices_B[0] % 11)
+        assert batch.images_BCHW.tolist() == [[first] * (1 + first % 3)] * 4
+
+
+@pytest.mark.parametrize("layout", ["repeated channels", "every other pixel", "channels last", "with a gradient"])
+def test_images_that_are_not_dense_arrive(layout: str) -> None:
+    class Odd(EchoSource):
+        def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
+            image = torch.arange(3 * 4 * 6).view(1, 3, 4, 6) + torch.tensor(ids).view(-1, 1, 1, 1)
+            images = {
+                "repeated channels": image[:, :1].expand(-1, 3, -1, -1),
+                "every other pixel": image[:, :, ::2, ::2],
+                "channels last": image.to(memory_format=torch.channels_last),
+                "with a gradient": image.double().requires_grad_(),
+            }[layout]
+            return images, torch.zeros(len(ids), dtype=torch.int64)
+
+    for batch in batches(loader_of(Odd(11))):
+        expected, _ = Odd(11).read((batch.sample_indices_B % 11).tolist(), None, VIEW)
+        assert torch.equal(batch.images_BCHW, expected)
+        assert not batch.images_BCHW.requires_grad
+        assert batch.images_BCHW.is_contiguous(memory_format=torch.channels_last) == (layout == "channels last")
+
+
+def test_too_little_memory_for_a_batch_is_an_error_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)  # the workers are forks
+    with pytest.raises(LocalError) as caught:
+        list(batches(loader_of(EchoSource(11), epochs=1)))
+    message = caught.value.message
+    assert message.startswith("cannot get 32 bytes of memory for a batch of a loader worker: ")
+    assert message.endswith("Cannot allocate memory")
+
+
+@pytest.mark.parametrize("anonymous_files", [True, False])
+def test_batches_arrive_with_and_without_anonymous_files(
+    monkeypatch: pytest.MonkeyPatch, anonymous_files: bool
+) -> None:
+    monkeypatch.setattr(shared_memory, "CAN_BE_MADE", anonymous_files)
+    alone, together = (
+        [[tensor.tolist() for tensor in batch] for batch in batches(loader_of(EchoSource(11), sizes))]
+        for sizes in (replace(TWO_WORKERS, workers=0), TWO_WORKERS)
+    )
+    assert len(alone) == 18
+    assert together == alone
+
+
+def test_workers_make_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch's own transfer does: it leaves their folders behind when a worker is killed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setitem(multiprocessing.current_process()._config, "tempdir", None)  # type: ignore[attr-defined]
+    loader = loader_of(EchoSource(11))
+    for _ in batches(loader):
+        assert list(tmp_path.iterdir()) == []
