@@ -1,4 +1,4 @@
-"""accel_train, built and run as its command `train` does it, with all its sinks."""
+"""accel_train with all its loggers, as the command `train` runs it."""
 
 import tempfile
 from pathlib import Path
@@ -6,12 +6,11 @@ from pathlib import Path
 from torch import nn
 
 from accel_train.config.options import TrainConfig
-from accel_train.distributed import accelerator as distributed
-from accel_train.events import UpdateDone
-from accel_train.loggers.select import open_sinks
+from accel_train.events import RunStarted, UpdateDone
+from accel_train.loggers.select import logged
 from accel_train.run.build import build_run
 from accel_train.run.session import Session
-from accel_train.system.signals import Interruption
+from accel_train.system.signals import StopSignals
 from benchmarks.peers.work import LEARNING_RATE, RANK, WEIGHT_DECAY, Clock, Work
 
 
@@ -40,24 +39,13 @@ def _config(work: Work, folder: Path) -> TrainConfig:
 
 
 def _train(config: TrainConfig, clock: Clock) -> nn.Module:
-    interruption = Interruption(rank=RANK)
+    """Return the trained model, which `accel_train.train` keeps to itself."""
+    signals = StopSignals(rank=RANK).listen()
     run = build_run(config, dict.fromkeys(config.model_fields_set, "flag"))
-    session = Session(run, interruption)
-    accelerator = run.accelerator
-    with open_sinks(
-        run.place.folder,
-        rank=accelerator.process_index,
-        world_size=accelerator.num_processes,
-        device=distributed.device_name(accelerator),
-        quiet=False,
-        json=False,
-        resumed=False,
-    ) as sinks:
-        interruption.training_began()
-        for event in session.events():
-            for sink in sinks:
-                sink(event)
-            if isinstance(event, UpdateDone):
-                clock.tick()
-        interruption.training_ended()
-    return run.task.model
+    for event in logged(Session(run, signals).events(), rank=RANK):
+        if isinstance(event, RunStarted):
+            signals.training_began()
+        elif isinstance(event, UpdateDone):
+            clock.tick()
+    signals.training_ended()
+    return run.training.updater.model

@@ -24,14 +24,16 @@ __all__ = ["EvaluateConfig", "TrainConfig", "__version__", "evaluate", "train"]
 def train(config: TrainConfig) -> Iterator[Event]:
     """Collective: carry out a run and yield its events; every process of the run calls this.
 
-    It writes the same run folder as `accel_train train`, apart from what loggers write, and prints nothing.
+    It writes the same run folder as `accel_train train`, but no rank logs, and prints nothing.
 
     Raises:
         UserError: something asked for cannot be had, with a hint.
     """
+    from accel_train.distributed.environment import launched_rank
+    from accel_train.loggers.select import logged
     from accel_train.run.session import train
 
-    return train(config)
+    return logged(train(config), rank=launched_rank(), only=("metrics.jsonl",))
 
 
 def evaluate(run: Path | str, config: EvaluateConfig | None = None) -> Evaluated:

@@ -77,6 +77,7 @@ class RunStarted:
     hardware: HardwareRecord
     plan: PlanRecord
     config: Mapping[str, Any]  # the resolved config as JSON values, by field
+    changed: tuple[str, ...]  # fields of the config that differ from their default
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
             words = [sys.executable, str(SCRIPT), *arguments]
             environment = clean_environment() | place | {"CUDA_VISIBLE_DEVICES": ""}
             started.append(Rank(warm.start(words, folder=tmp_path, environment=environment, streams=streams), streams))
-        wait_until(lambda: all("ready" in rank.text() for rank in started), 60)
+        wait_until(lambda: all("ready" in rank.text() or not rank.process.is_alive() for rank in started), 60)
+        assert all(rank.process.is_alive() for rank in started), [rank.text() for rank in started]
         return started
 
     yield start

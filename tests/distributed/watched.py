@@ -1,7 +1,6 @@
-"""Takes part in all-reduces under a watch whose timeout is 4 s, and says `ready` when every process is known.
+"""Runs all-reduces under a watchdog with a timeout of 4 s; prints `ready` when all ranks have joined.
 
-The first argument is the number of all-reduces from then on; each more, `rank:seconds`, is how long a rank computes
-before the first of them.
+Arguments: the number of all-reduces, then `rank:seconds` for each rank that computes before the first of them.
 """
 
 import sys
@@ -11,31 +10,29 @@ import torch
 import torch.distributed
 
 from accel_train.distributed import process_group
-from accel_train.distributed.watchdog import PeerWatch
+from accel_train.distributed.watchdog import Watchdog
 
 rounds, *naps = sys.argv[1:]
 seconds = dict(map(int, nap.split(":")) for nap in naps)
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 process_group.join("gloo", timeout=60)
 rank = torch.distributed.get_rank()
-watch = PeerWatch(
-    torch.distributed.distributed_c10d._get_default_store(), rank, torch.distributed.get_world_size(), 4, say
-)
-watch.start()
+watchdog = Watchdog(rank, torch.distributed.get_world_size(), 4, report)
+watchdog.start(torch.distributed.distributed_c10d._get_default_store())
 time.sleep(2.5)
 torch.distributed.barrier()
-say("ready")
+report("ready")
 time.sleep(seconds.get(rank, 0))
 for _ in range(int(rounds)):
-    watch.tick()
+    watchdog.tick()
     torch.distributed.all_reduce(torch.ones(4))
-    watch.tick()
+    watchdog.tick()
     time.sleep(0.05)
-watch.stop()
+watchdog.stop()
 process_group.leave()

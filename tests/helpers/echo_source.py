@@ -1,4 +1,4 @@
-"""A source whose images tell what was asked of it."""
+"""A source whose batches return the ids and keys that were requested."""
 
 from dataclasses import dataclass
 

@@ -155,17 +155,16 @@ def finished(folder: Path, *words: str | Path, code: int = 0) -> Program:
 def ranks(launcher: psutil.Process) -> list[psutil.Process]:
     """Return the processes that train, by rank: the launcher itself if it has started no others."""
     started = [child for child in launcher.children() if child not in loader_workers(launcher)]
-    return sorted(started, key=_rank) or [launcher]
-
-
-def _rank(process: psutil.Process) -> int:
-    by_name = re.fullmatch(warm.process_name(r"(\d+)"), process.name())
-    return int(by_name[1]) if by_name else int(process.environ().get("RANK", 0))
+    return sorted(started, key=lambda child: int(child.environ().get("RANK", 0))) or [launcher]
 
 
 def loader_workers(rank: psutil.Process) -> list[psutil.Process]:
     """Return the loader workers of a rank: its forks."""
-    return [child for child in rank.children() if (child.name(), child.cmdline()) == (rank.name(), rank.cmdline())]
+    return [
+        child
+        for child in rank.children()
+        if (child.cmdline(), child.environ().get("RANK")) == (rank.cmdline(), rank.environ().get("RANK"))
+    ]
 
 
 def assert_same_run(output: Path, baseline: Path) -> None:

@@ -61,17 +61,19 @@ STARTED = RunStarted(
         ema_half_life=None,
     ),
     config={**TrainConfig().model_dump(mode="json"), "weight_decay": 5e-4},
+    changed=("weight_decay",),
 )
 
 
 def started(config: dict[str, Any] | None = None, **changes: Any) -> RunStarted:
-    """Return STARTED with other values of some fields, its own or of its records, and of its config."""
+    """Return STARTED with other values of some fields of it or its records, and with changed fields of its config."""
     records = {}
     for name in ("data", "model", "hardware", "plan"):
         record = getattr(STARTED, name)
         own = {field.name: changes.pop(field.name) for field in fields(record) if field.name in changes}
         records[name] = replace(record, **own)
-    return replace(STARTED, **records, **changes, config={**STARTED.config, **(config or {})})
+    changed = (*STARTED.changed, *(config or {}))
+    return replace(STARTED, **records, **changes, config={**STARTED.config, **(config or {})}, changed=changed)
 
 
 ENDED = RunEnded(

@@ -5,6 +5,7 @@ starts. What the interpreter or torch reads only at its start differs (PYTHONIOE
 OMP_NUM_THREADS, which is 1): tests of those start a real program.
 """
 
+import ctypes
 import multiprocessing
 import os
 import runpy
@@ -58,11 +59,6 @@ def start(
     process = context().Process(target=_start, args=(list(words), folder, dict(environment), streams, forked))
     process.start()
     return process
-
-
-def process_name(rank: str) -> str:
-    """Return the process name of a forked rank, which cannot be found by its initial environment."""
-    return f"rank {rank}"
 
 
 def _start(words: list[str], folder: Path, environment: dict[str, str], streams: Path, forked: bool) -> NoReturn:
@@ -127,8 +123,20 @@ def _prepare(environment: Mapping[str, str]) -> None:
     sys.modules["accel_train.distributed.environment"]._PARENT = os.getppid()  # type: ignore[attr-defined]
     os.register_at_fork = FORK_HOOKS.register
     subprocess.Popen = _ForkingPopen  # type: ignore[misc]
-    if "RANK" in environment:
-        Path("/proc/self/comm").write_text(process_name(environment["RANK"]), encoding="ascii")
+    _show(environment)
+
+
+def _show(environment: Mapping[str, str]) -> None:
+    """Overwrite the initial environment of this process, by which others know a rank (/proc/PID/environ, see proc(5)).
+
+    What is too long is cut off, so RANK comes first.
+    """
+    fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    start, end = int(fields[47]), int(fields[48])
+    by_rank = sorted(environment.items(), key=lambda item: item[0] != "RANK")
+    text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in by_rank)[: end - start]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, text, len(text))
 
 
 class _ForkHooks:

@@ -11,7 +11,7 @@ RUN_KEYS = {
     *("augment", "world_size", "local_world_size", "device_asked", "device", "backend", "strategy", "precision"),
     *("threads", "cores", "launched_by", "batch_size", "accumulate", "global_batch", "epochs", "updates_per_epoch"),
     *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling", "lr_base_batch"),
-    *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config"),
+    *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config", "changed"),
 }
 
 

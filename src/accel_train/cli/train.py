@@ -1,7 +1,6 @@
 """The command ``train``."""
 
 import sys
-from itertools import chain
 from typing import Annotated
 
 import typer
@@ -43,21 +42,16 @@ def train(
         return
 
     with without_gc():
-        from accel_train.loggers.select import open_loggers
+        from accel_train.loggers.select import logged
         from accel_train.run.session import train as train_events
 
-    events = train_events(config, origins, signals)
-    started = next(events)
-    assert isinstance(started, RunStarted)
     code = 0
-    with open_loggers(started, rank=launched_rank(), quiet=quiet, json=json) as loggers:
-        signals.training_began()
-        for event in chain([started], events):
-            for log in loggers:
-                log(event)
-            if isinstance(event, Stopped):
-                code = event.exit_code
-        signals.training_ended()
+    for event in logged(train_events(config, origins, signals), rank=launched_rank(), quiet=quiet, json=json):
+        if isinstance(event, RunStarted):
+            signals.training_began()
+        elif isinstance(event, Stopped):
+            code = event.exit_code
+    signals.training_ended()
     raise typer.Exit(code)
 
 

@@ -77,6 +77,11 @@ class EvaluateConfig(panels.Machine, Evaluation):
     """An evaluation of a run's model."""
 
 
+def changed_fields(config: TrainConfig) -> tuple[str, ...]:
+    """Return the names of the fields that differ from their default, in the order of the help."""
+    return tuple(name for name, field in TrainConfig.model_fields.items() if getattr(config, name) != field.default)
+
+
 PLACEMENT = marked(TrainConfig, Placement)
 """Fields that change where and how fast a run is computed, not its result."""
 

@@ -11,38 +11,42 @@ from accel_train.loggers.text import learning_rate, quantity
 
 
 class Option(NamedTuple):
-    """A config field that has a row of its own where it differs from its default."""
+    """How an option is described that has a row of its own."""
 
     label: str
-    field: str
-    default: Any
     text: Callable[[Any], str]
 
 
-OPTIONS = (
-    Option("init from", "init_from", None, "{}".format),
-    Option("limit", "limit", None, "at most {0:,} training and {0:,} validation images".format),
-    Option("val fraction", "val_fraction", None, "{:g} held out for validation".format),
-    Option("workers", "workers", "auto", "{} per process".format),
-    Option("loss", "label_smoothing", 0.0, "label smoothing {:g}".format),
-    Option("clipping", "clip_norm", None, "gradient norm at most {:g}".format),
-    Option("EMA", "ema", None, "half-life {:,.0f} images; used for evaluation and export".format),
-    Option("batch search", "auto_micro_batch", False, "largest batch size that fits into memory".format),
-    Option("exact", "exact", False, "bit-identical results on any number of processes".format),
-    Option("compile", "compile", False, "on the first update, which takes longer".format),
-    Option("cuDNN", "cudnn_benchmark", False, "benchmark: fastest kernels, which may differ between runs".format),
-    Option("on NaN", "on_nan", "stop", "{} to the last checkpoint, skip the data since".format),
-    Option("target", "target_accuracy", None, "stop at validation accuracy {:g}".format),
-    Option("patience", "patience", None, lambda epochs: f"stop after {quantity(epochs, 'epoch')} without improvement"),
-    Option("time limit", "time_limit", None, "save and stop within {}".format),
-    Option("save every", "save_every", "1epoch", "{}".format),
-    Option("keep", "keep", 2, lambda number: f"{quantity(number, 'checkpoint')}, and that of the best epoch"),
-    Option("resume", "resume", "auto", "{}".format),
-    Option("log every", "log_every", 20, lambda updates: quantity(updates, "update")),
-    Option("watch every", "watch_every", 100, lambda updates: quantity(updates, "update") if updates else "never"),
-    Option("timeout", "timeout", 300, "{} s".format),
-    Option("profile", "profile", False, "some updates, traced into the run folder".format),
-)
+IN_OTHER_ROWS = {
+    *("data", "data_dir", "cache", "image_size", "model", "augment", "output", "seed", "epochs"),
+    *("batch_size", "accumulate", "global_batch_size", "optimizer", "weight_decay", "lr", "lr_scaling"),
+    *("lr_base_batch", "warmup_epochs", "warmup_from", "schedule", "milestones", "gamma"),
+    *("device", "processes", "backend", "strategy", "threads", "precision"),
+}
+"""Fields of the config that the fixed rows show."""
+
+OPTIONS = {
+    "limit": Option("limit", "at most {0:,} training and {0:,} validation images".format),
+    "val_fraction": Option("val fraction", "{:g} held out for validation".format),
+    "workers": Option("workers", "{} per process".format),
+    "label_smoothing": Option("loss", "label smoothing {:g}".format),
+    "clip_norm": Option("clipping", "gradient norm at most {:g}".format),
+    "ema": Option("EMA", "half-life {:,.0f} images; used for evaluation and export".format),
+    "auto_micro_batch": Option("batch search", "largest batch size that fits into memory".format),
+    "exact": Option("exact", "bit-identical results on any number of processes".format),
+    "compile": Option("compile", "on the first update, which takes longer".format),
+    "cudnn_benchmark": Option("cuDNN", "benchmark: fastest kernels, which may differ between runs".format),
+    "on_nan": Option("on NaN", "{} to the last checkpoint, skip the data since".format),
+    "target_accuracy": Option("target", "stop at validation accuracy {:g}".format),
+    "patience": Option("patience", lambda epochs: f"stop after {quantity(epochs, 'epoch')} without improvement"),
+    "time_limit": Option("time limit", "save and stop within {}".format),
+    "keep": Option("keep", lambda number: f"{quantity(number, 'checkpoint')}, and that of the best epoch"),
+    "log_every": Option("log every", lambda updates: quantity(updates, "update")),
+    "watch_every": Option("watch every", lambda updates: quantity(updates, "update") if updates else "never"),
+    "timeout": Option("timeout", "{} s".format),
+    "profile": Option("profile", "some updates, traced into the run folder".format),
+}
+"""By field of the config; a field that is in neither of these is shown with its name and value."""
 
 
 def print_banner(console: Console, started: RunStarted) -> None:
@@ -70,8 +74,14 @@ def banner_rows(started: RunStarted) -> list[Row]:
         ("precision", hardware.precision),
         ("augmentation", data.augment),
         ("seed", str(plan.seed)),
-        *((row.label, row.text(config[row.field])) for row in OPTIONS if config[row.field] != row.default),
+        *(_option(name, config[name]) for name in started.changed if name not in IN_OTHER_ROWS),
     ]
+
+
+def _option(name: str, value: Any) -> Row:
+    """Return the row of an option that differs from its default."""
+    option = OPTIONS.get(name, Option(name.replace("_", " "), str))
+    return option.label, option.text(value)
 
 
 def _devices(hardware: HardwareRecord) -> str:

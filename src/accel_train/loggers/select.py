@@ -3,9 +3,10 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -51,15 +52,23 @@ class Row(NamedTuple):
     open: Callable[[RunStarted, Process], AbstractContextManager[Logger]]
 
 
-@contextmanager
-def open_loggers(started: RunStarted, *, rank: int, quiet: bool, json: bool) -> Iterator[list[Logger]]:
-    """Yield the loggers of a process, for all its events including `started`, and close them afterwards.
+def logged(
+    events: Iterator[Event], *, rank: int, quiet: bool = False, json: bool = False, only: Collection[str] | None = None
+) -> Iterator[Event]:
+    """Pass the events of a process through its loggers, then yield each; the first is RunStarted.
 
-    `json` writes records to stdout, and what a person reads to stderr.
+    `json` writes records to stdout, and what a person reads to stderr. `only` names rows of :data:`LOGGERS`.
     """
+    started = next(events)
+    assert isinstance(started, RunStarted)
     process = Process(rank, quiet, json)
+    rows = [row for name, row in LOGGERS.items() if row.wanted(process) and (only is None or name in only)]
     with ExitStack() as stack:
-        yield [stack.enter_context(row.open(started, process)) for row in LOGGERS.values() if row.wanted(process)]
+        loggers = [stack.enter_context(row.open(started, process)) for row in rows]
+        for event in chain([started], events):
+            for log in loggers:
+                log(event)
+            yield event
 
 
 def _rank_log(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:

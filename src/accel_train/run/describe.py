@@ -9,7 +9,7 @@ from accel_train.checkpoints import run_folder
 from accel_train.checkpoints.run_folder import Description
 from accel_train.config.defaults import DATA_DEFAULTS
 from accel_train.config.optimizers import OPTIMIZERS
-from accel_train.config.options import PLACEMENT
+from accel_train.config.options import PLACEMENT, changed_fields
 from accel_train.data.sources.memory import in_memory
 from accel_train.distributed.environment import available_cores, launcher_name, local_world_size
 from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RunStarted
@@ -24,6 +24,7 @@ def run_started(run: Run) -> RunStarted:
     return RunStarted(
         run_folder=str(run.resume_point.folder),
         config=run_folder.plain_values(values),
+        changed=changed_fields(run.config),
         plan=_plan(run),
         hardware=_hardware(run),
         data=_data(run),

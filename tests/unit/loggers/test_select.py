@@ -4,7 +4,8 @@ import io
 import json
 import logging
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from helpers.run_events import STARTED, run_events, started
 from accel_train.events import Event, Resumed
 from accel_train.loggers import select
 from accel_train.loggers.plain import PlainLogger, QuietLogger
-from accel_train.loggers.select import LOGGERS, Row, console_logger, open_loggers
+from accel_train.loggers.select import LOGGERS, Logger, Row, console_logger, logged
 from accel_train.loggers.terminal import TerminalLogger
 
 
@@ -22,14 +23,33 @@ def _logging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "start_logging", lambda started, rank, level: None)  # which lasts beyond a test
 
 
-def log_run(folder: Path, *events: Event, rank: int = 0, quiet: bool = False, json: bool = False) -> list[str]:
+def log_run(
+    folder: Path,
+    *events: Event,
+    rank: int = 0,
+    quiet: bool = False,
+    json: bool = False,
+    only: tuple[str, ...] | None = None,
+) -> list[str]:
     """Log a run's events and return the names of its loggers."""
     begin = started(run_folder=str(folder))
-    with open_loggers(begin, rank=rank, quiet=quiet, json=json) as loggers:
-        for event in (begin, *(events or run_events()[1:])):
-            for logger in loggers:
-                logger(event)
-        return [type(logger).__name__ for logger in loggers]
+    names: list[str] = []
+    opened = {
+        name: Row(row.wanted, lambda begin, process, row=row: noted(row.open(begin, process), names))
+        for name, row in LOGGERS.items()
+    }
+    expected = [begin, *(events or run_events()[1:])]
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(select, "LOGGERS", opened)
+        assert list(logged(iter(expected), rank=rank, quiet=quiet, json=json, only=only)) == expected
+    return names
+
+
+@contextmanager
+def noted(opening: AbstractContextManager[Logger], names: list[str]) -> Iterator[Logger]:
+    with opening as logger:
+        names.append(type(logger).__name__)
+        yield logger
 
 
 def kinds(lines: str) -> list[str]:
@@ -41,6 +61,12 @@ def test_only_rank_0_writes_metrics_and_prints(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
     assert log_run(tmp_path, rank=0) == ["RankLogger", "JsonLines", "PlainLogger"]
+
+
+def test_only_the_loggers_asked_for_are_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert log_run(tmp_path, only=("metrics.jsonl",)) == ["JsonLines"]
+    assert capsys.readouterr() == ("", "")
+    assert len(kinds((tmp_path / "metrics.jsonl").read_text())) == 8
 
 
 def test_run_record_is_written_only_to_an_empty_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Running statistics are the average of those of the virtual workers, however these are cut among processes."""
+"""BatchNorm's buffers are averaged over the micro-batches of an update, on any number of processes."""
 
 import copy
 import math
@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accel_train.training.batch_norm import RunningStatistics
+from accel_train.training.batch_norm import BatchNormBuffers
 
 BATCH = 4
 
 
 class Net(nn.Module):
-    """Two BatchNorms and constants of several kinds."""
+    """Two BatchNorms and several kinds of constants."""
 
     def __init__(self, momentum: float | None = 0.1) -> None:
         super().__init__()
@@ -28,41 +28,41 @@ class Net(nn.Module):
         self.register_buffer("absent", None)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        made: Tensor = self.untracked(self.layers(images_BCHW))
-        return made
+        features_BCHW: Tensor = self.untracked(self.layers(images_BCHW))
+        return features_BCHW
 
 
-def images(update: int, worker: int) -> Tensor:
-    generator = torch.Generator().manual_seed(100 * update + worker)
-    return torch.randn(BATCH, 2, 5, 5, generator=generator) * (1 + worker) + update
+def images(update: int, micro_batch: int) -> Tensor:
+    generator = torch.Generator().manual_seed(100 * update + micro_batch)
+    return torch.randn(BATCH, 2, 5, 5, generator=generator) * (1 + micro_batch) + update
 
 
-def run(models: list[Net], updates: int, workers: int) -> None:
-    """Train as so many processes would, each with a model of its own and a block of the virtual workers."""
-    statistics = [RunningStatistics(model) for model in models]
-    share = workers // len(models)
+def run(models: list[Net], updates: int, micro_batches: int) -> None:
+    """Train as processes would, one a model, each with its block of the micro-batches."""
+    batch_norms = [BatchNormBuffers(model) for model in models]
+    share = micro_batches // len(models)
     for update in range(updates):
         for process, model in enumerate(models):
-            for worker in range(process * share, (process + 1) * share):
-                statistics[process].begin_micro_batch()
-                model(images(update, worker))
-                statistics[process].end_micro_batch()
-        total = torch.stack([each.take_change() for each in statistics]).sum(dim=0)
-        for each in statistics:
-            each.end_update(total, workers)
+            for index in range(process * share, (process + 1) * share):
+                batch_norms[process].begin_micro_batch()
+                model(images(update, index))
+                batch_norms[process].end_micro_batch()
+        total = torch.stack([each.take_change() for each in batch_norms]).sum(dim=0)
+        for each in batch_norms:
+            each.end_update(total, micro_batches)
 
 
-def averaged(model: Net, updates: int, workers: int) -> dict[str, Tensor]:
-    """Average the buffers of explicit copies of the model, one for each virtual worker, after every update."""
+def averaged(model: Net, updates: int, micro_batches: int) -> dict[str, Tensor]:
+    """Average the buffers of copies of the model, one a micro-batch, after every update."""
     buffers = dict(model.named_buffers())
     for update in range(updates):
-        copies = [copy.deepcopy(model) for _ in range(workers)]
-        for worker, each in enumerate(copies):
-            each(images(update, worker))
+        copies = [copy.deepcopy(model) for _ in range(micro_batches)]
+        for index, each in enumerate(copies):
+            each(images(update, index))
         for name, buffer in buffers.items():
-            made = [dict(each.named_buffers())[name] for each in copies]
-            same = all(torch.equal(m, made[0]) for m in made)
-            buffer.copy_(made[0] if same else torch.stack(made).double().mean(dim=0))
+            found = [dict(each.named_buffers())[name] for each in copies]
+            same = all(torch.equal(f, found[0]) for f in found)
+            buffer.copy_(found[0] if same else torch.stack(found).double().mean(dim=0))
     return {name: buffer.clone() for name, buffer in buffers.items()}
 
 
@@ -71,11 +71,11 @@ def running(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
-@pytest.mark.parametrize(("workers", "processes"), [(1, 1), (2, 1), (2, 2), (6, 1), (6, 2), (6, 3), (6, 6)])
-def test_buffers_are_the_average_of_each_workers_own(workers: int, processes: int, momentum: float | None) -> None:
-    expected = averaged(Net(momentum), 3, workers)
+@pytest.mark.parametrize(("micro_batches", "processes"), [(1, 1), (2, 1), (2, 2), (6, 1), (6, 2), (6, 3), (6, 6)])
+def test_buffers_are_averaged_over_micro_batches(micro_batches: int, processes: int, momentum: float | None) -> None:
+    expected = averaged(Net(momentum), 3, micro_batches)
     models = [Net(momentum) for _ in range(processes)]
-    run(models, 3, workers)
+    run(models, 3, micro_batches)
     for model in models:
         found = dict(model.named_buffers())
         assert list(found) == list(expected)
@@ -83,7 +83,7 @@ def test_buffers_are_the_average_of_each_workers_own(workers: int, processes: in
             torch.testing.assert_close(buffer, expected[name], rtol=1e-6, atol=1e-6)
 
 
-def test_every_process_ends_with_the_same_bits() -> None:
+def test_buffers_are_bit_identical_on_all_processes() -> None:
     models = [Net() for _ in range(3)]
     run(models, 3, 6)
     for model in models[1:]:
@@ -100,23 +100,23 @@ def test_counters_count_updates(processes: int) -> None:
         assert counters == {"layers.1.num_batches_tracked": 5, "layers.3.num_batches_tracked": 5}
 
 
-def test_without_momentum_statistics_are_the_mean_over_updates() -> None:
+def test_without_momentum_buffers_are_means_over_updates() -> None:
     model = nn.BatchNorm1d(1, momentum=None)
-    statistics = RunningStatistics(model)
+    batch_norm = BatchNormBuffers(model)
     for update in range(3):
-        for worker in range(2):
-            statistics.begin_micro_batch()
-            model(torch.tensor([[1.0], [3.0]]) * (10 * update + worker))
-            statistics.end_micro_batch()
-        statistics.end_update(statistics.take_change(), 2)
+        for index in range(2):
+            batch_norm.begin_micro_batch()
+            model(torch.tensor([[1.0], [3.0]]) * (10 * update + index))
+            batch_norm.end_micro_batch()
+        batch_norm.end_update(batch_norm.take_change(), 2)
     assert model.running_mean is not None
     assert model.running_var is not None
     assert model.running_mean.item() == pytest.approx(2 * (0 + 1 + 10 + 11 + 20 + 21) / 6)
     assert model.running_var.item() == pytest.approx(2 * (0 + 1 + 100 + 121 + 400 + 441) / 6)
 
 
-def test_constants_stay_as_they_are_bit_for_bit() -> None:
-    """Among them what no arithmetic leaves alone: infinities, as in attention masks, and NaN."""
+def test_constant_buffers_stay_bit_identical() -> None:
+    """Including infinities, as in attention masks, and NaN, which arithmetic would change."""
     before = {name: buffer.clone() for name, buffer in Net().named_buffers() if "layers" not in name}
     model = Net()
     run([model], 4, 6)
@@ -126,7 +126,7 @@ def test_constants_stay_as_they_are_bit_for_bit() -> None:
         assert found.numpy().tobytes() == buffer.numpy().tobytes(), name
 
 
-def test_frozen_statistics_stay_as_they_are() -> None:
+def test_buffers_of_frozen_batch_norm_do_not_change() -> None:
     model = Net()
     model.layers.eval()
     run([model], 3, 6)
@@ -134,41 +134,41 @@ def test_frozen_statistics_stay_as_they_are() -> None:
     assert int(model.get_buffer("layers.1.num_batches_tracked")) == 0
 
 
-def test_every_micro_batch_starts_from_the_updates_buffers() -> None:
+def test_each_micro_batch_starts_from_buffers_at_start_of_update() -> None:
     model = Net()
-    statistics = RunningStatistics(model)
+    batch_norm = BatchNormBuffers(model)
     before = model.get_buffer("layers.1.running_mean").clone()
-    for worker in range(2):
-        statistics.begin_micro_batch()
+    for index in range(2):
+        batch_norm.begin_micro_batch()
         assert torch.equal(model.get_buffer("layers.1.running_mean"), before)
         assert int(model.get_buffer("layers.1.num_batches_tracked")) == 0
-        model(images(0, worker))
-        statistics.end_micro_batch()
+        model(images(0, index))
+        batch_norm.end_micro_batch()
 
 
-def test_a_broken_statistic_stays_visible() -> None:
+def test_nan_statistic_is_not_hidden() -> None:
     model = nn.BatchNorm1d(1)
-    statistics = RunningStatistics(model)
-    statistics.begin_micro_batch()
+    batch_norm = BatchNormBuffers(model)
+    batch_norm.begin_micro_batch()
     model(torch.tensor([[math.nan], [1.0]]))
-    statistics.end_micro_batch()
-    statistics.end_update(statistics.take_change(), 1)
+    batch_norm.end_micro_batch()
+    batch_norm.end_update(batch_norm.take_change(), 1)
     assert model.running_mean is not None
     assert model.running_mean.isnan().all()
 
 
-def test_a_model_without_buffers_has_no_change() -> None:
+def test_model_without_buffers_has_no_change() -> None:
     model = nn.Linear(2, 2)
-    statistics = RunningStatistics(model)
-    statistics.begin_micro_batch()
+    batch_norm = BatchNormBuffers(model)
+    batch_norm.begin_micro_batch()
     model(torch.zeros(1, 2))
-    statistics.end_micro_batch()
-    change = statistics.take_change()
+    batch_norm.end_micro_batch()
+    change = batch_norm.take_change()
     assert change.numel() == 0
-    statistics.end_update(change, 1)
+    batch_norm.end_update(change, 1)
 
 
-def test_weights_of_a_prepared_model_can_be_stored_and_loaded() -> None:
+def test_state_dict_of_flattened_buffers_can_be_loaded() -> None:
     model, fresh = Net(), Net()
     run([model], 2, 2)
     fresh.load_state_dict(model.state_dict())

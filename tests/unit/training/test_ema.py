@@ -1,4 +1,4 @@
-"""Averages are those of a hand computation, whole or sharded, and the weights come back to the bit."""
+"""EMA equals a hand computation, sharded or not, and the weights that it replaces come back bit-identical."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,15 +9,17 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from accel_train.training.batch_norm import RunningStatistics
-from accel_train.training.ema import WeightAverage
+from accel_train.distributed.strategies.ddp import DDP
+from accel_train.distributed.strategies.fsdp2 import FSDP2
+from accel_train.training.batch_norm import BatchNormBuffers
+from accel_train.training.ema import Ema
 
 DECAY = 0.9
 
 
 @pytest.fixture
 def gloo(tmp_path: Path) -> Iterator[torch.distributed.device_mesh.DeviceMesh]:
-    """Return a mesh of this process alone."""
+    """Return the mesh of a single process."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     yield torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
     torch.distributed.destroy_process_group()
@@ -36,33 +38,33 @@ def images(dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def train(net: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Make one update."""
+    """Do one update."""
     net.train()
     net(images(dtype)).square().mean().backward()
     torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1, weight_decay=0.1).step()
     net.zero_grad()
 
 
-def whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def unsharded(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: (t.full_tensor() if isinstance(t, DTensor) else t).clone() for name, t in tensors.items()}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("flat_buffers", [False, True])
-def test_the_average_is_that_of_a_hand_computation(dtype: torch.dtype, flat_buffers: bool) -> None:
+def test_ema_equals_hand_computation(dtype: torch.dtype, flat_buffers: bool) -> None:
     net = make_net(dtype)
-    statistics = RunningStatistics(net) if flat_buffers else None
-    average = WeightAverage(net, DECAY)
-    history = [whole(net.state_dict())]
+    batch_norm = BatchNormBuffers(net) if flat_buffers else None
+    average = Ema(net, DECAY, DDP())
+    history = [unsharded(net.state_dict())]
     for _ in range(4):
-        if statistics:
-            statistics.begin_micro_batch()
+        if batch_norm:
+            batch_norm.begin_micro_batch()
         train(net, dtype)
-        if statistics:
-            statistics.end_micro_batch()
-            statistics.end_update(statistics.take_change(), virtual_workers=1)
+        if batch_norm:
+            batch_norm.end_micro_batch()
+            batch_norm.end_update(batch_norm.take_change(), micro_batches=1)
         average.update()
-        history.append(whole(net.state_dict()))
+        history.append(unsharded(net.state_dict()))
     averages = average.tensors()
     trained = {"0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"}
     assert averages.keys() == trained | {"1.running_mean", "1.running_var"}
@@ -75,23 +77,23 @@ def test_the_average_is_that_of_a_hand_computation(dtype: torch.dtype, flat_buff
         torch.testing.assert_close(tensor.double(), expected, rtol=1e-14 if dtype.itemsize == 8 else 1e-5, atol=1e-7)
 
 
-def test_a_model_that_stands_still_is_its_own_average_to_the_bit() -> None:
+def test_ema_of_constant_weights_is_bit_identical() -> None:
     net = make_net()
-    average = WeightAverage(net, DECAY)
+    average = Ema(net, DECAY, DDP())
     for _ in range(100):
         average.update()
     assert all(torch.equal(tensor, net.state_dict()[name]) for name, tensor in average.tensors().items())
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_model_computes_with_the_averages_and_then_has_its_weights_again(fails: bool) -> None:
+def test_weights_are_restored_after_model_used_averages(fails: bool) -> None:
     net = make_net()
-    statistics = RunningStatistics(net)
-    average = WeightAverage(net, DECAY)
+    batch_norm = BatchNormBuffers(net)
+    average = Ema(net, DECAY, DDP())
     train(net)
-    statistics.reload()
+    batch_norm.reload()
     average.update()
-    weights, averages, places = whole(net.state_dict()), whole(average.tensors()), addresses(net)
+    weights, averages, before = unsharded(net.state_dict()), unsharded(average.tensors()), addresses(net)
     try:
         with average.in_place_of_weights():
             assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in averages.items())
@@ -102,28 +104,28 @@ def test_the_model_computes_with_the_averages_and_then_has_its_weights_again(fai
         assert fails
     assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in weights.items())
     assert all(torch.equal(average.tensors()[name], tensor) for name, tensor in averages.items())
-    assert addresses(net) == places
+    assert addresses(net) == before
 
 
 def addresses(net: nn.Module) -> list[int]:
     return [tensor.data_ptr() for tensor in net.state_dict().values()]
 
 
-def test_averages_are_loaded_in_place() -> None:
+def test_averages_can_be_loaded_in_place() -> None:
     net = make_net()
-    average = WeightAverage(net, DECAY)
+    average = Ema(net, DECAY, DDP())
     average.tensors()["0.bias"].fill_(7)
     with average.in_place_of_weights():
         assert net[0].bias.tolist() == [7] * 4
 
 
-def test_under_fsdp_the_averages_are_sharded_and_used(gloo: torch.distributed.device_mesh.DeviceMesh) -> None:
-    """With reshard_after_forward=False an evaluation leaves whole weights behind, which are not those of the next."""
+def test_averages_are_sharded_like_weights_under_fsdp2(gloo: torch.distributed.device_mesh.DeviceMesh) -> None:
+    """With reshard_after_forward=False, unsharded weights of one evaluation would be used by the next."""
     plain, sharded = make_net(), make_net()
     fully_shard(sharded[0], mesh=gloo)
     fully_shard(sharded, mesh=gloo, reshard_after_forward=False)
     nets = (plain, sharded)
-    averages = [WeightAverage(net, DECAY) for net in nets]
+    averages = [Ema(plain, DECAY, DDP()), Ema(sharded, DECAY, FSDP2())]
     for update in range(3):
         for net, average in zip(nets, averages, strict=True):
             torch.manual_seed(update)
@@ -134,7 +136,7 @@ def test_under_fsdp_the_averages_are_sharded_and_used(gloo: torch.distributed.de
         if parameter.requires_grad:
             assert isinstance(found[name], DTensor)
             assert found[name].placements == parameter.placements
-    torch.testing.assert_close(whole(found), whole(averages[0].tensors()))
+    torch.testing.assert_close(unsharded(found), unsharded(averages[0].tensors()))
     probe = images()
     raw, averaged = (evaluate(sharded, probe), evaluated_average(sharded, averages[1], probe))
     torch.testing.assert_close(raw, evaluate(plain, probe))
@@ -150,6 +152,6 @@ def evaluate(net: nn.Module, probe: Tensor) -> Tensor:
     return logits
 
 
-def evaluated_average(net: nn.Module, average: WeightAverage, probe: Tensor) -> Tensor:
+def evaluated_average(net: nn.Module, average: Ema, probe: Tensor) -> Tensor:
     with average.in_place_of_weights():
         return evaluate(net, probe)

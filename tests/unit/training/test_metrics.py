@@ -1,4 +1,4 @@
-"""Losses and accuracies are means over images, whatever the batches."""
+"""Losses and accuracies are means over images, for any batches."""
 
 import math
 
@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torchvision.models.googlenet import GoogLeNetOutputs
-from torchvision.models.inception import InceptionOutputs
 
 from accel_train.training import metrics
-from accel_train.training.metrics import Means, Sums, means, split_outputs, training_loss
+from accel_train.training.loss import training_loss
+from accel_train.training.metrics import Means, Sums, means
 
 CPU = torch.device("cpu")
 
@@ -20,13 +19,13 @@ def logits(*rows: tuple[float, ...]) -> Tensor:
 
 
 def with_loss(loss: float, images: int) -> tuple[Tensor, Tensor]:
-    """Return logits of two classes and labels with this loss, images of loss 0 being right."""
+    """Return logits of two classes and labels with this loss; images of loss 0 are classified correctly."""
     other = math.log(math.exp(loss) - 1) if loss else -200.0
     return torch.tensor([[0.0, other]] * images), torch.zeros(images, dtype=torch.int64)
 
 
-def test_a_short_last_batch_weighs_as_its_images_do() -> None:
-    """m02: losses 0, 0 and 9 in batches of 4, 4 and 1 make 1, not 3."""
+def test_short_last_batch_is_weighted_by_its_images() -> None:
+    """m02: losses 0, 0 and 9 in batches of 4, 4 and 1 have the mean 1, not 3."""
     sums = Sums(CPU)
     for loss, images in ((0.0, 4), (0.0, 4), (9.0, 1)):
         sums.add_images(*with_loss(loss, images), torch.ones(images, dtype=torch.bool))
@@ -34,28 +33,28 @@ def test_a_short_last_batch_weighs_as_its_images_do() -> None:
     assert (found.loss, found.accuracy, found.images) == (pytest.approx(1.0, rel=1e-6), 8 / 9, 9)
 
 
-@pytest.mark.parametrize("most_waiting", [1, 45, 2**15])
-def test_training_batches_add_up_whenever_the_sums_are_read(monkeypatch: pytest.MonkeyPatch, most_waiting: int) -> None:
-    monkeypatch.setattr(metrics, "_MOST_WAITING", most_waiting)
+@pytest.mark.parametrize("max_pending", [1, 45, 2**15])
+def test_sums_do_not_depend_on_when_they_are_read(monkeypatch: pytest.MonkeyPatch, max_pending: int) -> None:
+    monkeypatch.setattr(metrics, "_MAX_PENDING", max_pending)
     generator = torch.Generator().manual_seed(0)
-    often, seldom, losses, right = Sums(CPU), Sums(CPU), [], 0
+    often, once, losses, right = Sums(CPU), Sums(CPU), [], 0
     for _ in range(21):
         rows, labels = torch.randn(5, 3, generator=generator), torch.randint(0, 3, (5,), generator=generator)
         loss = functional.cross_entropy(rows, labels)
         losses.append(5 * loss.item())
         right += sum(row.index(max(row)) == label for row, label in zip(rows.tolist(), labels.tolist(), strict=True))
-        for sums in (often, seldom):
+        for sums in (often, once):
             sums.add_batch(loss, rows, labels)
         assert often.tensor.tolist() == [pytest.approx(sum(losses), abs=1e-6), right, 0, 5 * len(losses)]
-    assert torch.equal(often.tensor, seldom.tensor)
+    assert torch.equal(often.tensor, once.tensor)
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("before", [0, 7, 8, 30])
-def test_the_first_batch_whose_loss_is_no_number_is_found(
+def test_batches_before_first_nonfinite_loss_are_counted(
     monkeypatch: pytest.MonkeyPatch, before: int, loss: float
 ) -> None:
-    monkeypatch.setattr(metrics, "_MOST_WAITING", 16)  # eight batches
+    monkeypatch.setattr(metrics, "_MAX_PENDING", 16)  # eight batches
     sums, (rows, labels) = Sums(CPU), with_loss(0.0, 1)
     for value in [1.0] * before + [loss, 2.0, -loss, 3.0]:
         sums.add_batch(torch.tensor(value), rows, labels)
@@ -66,7 +65,7 @@ def test_the_first_batch_whose_loss_is_no_number_is_found(
     assert tuple(map(int, sums.take_finite())) == (1, 1)
 
 
-def test_images_are_counted_by_hand() -> None:
+def test_means_equal_hand_computation() -> None:
     sums = Sums(CPU)
     rows = logits((7, 6, 5, 4, 3, 2, 1), (1, 2, 3, 4, 5, 6, 7), (7, 6, 5, 4, 3, 2, 1))
     sums.add_images(rows, torch.tensor([0, 2, 6]), torch.ones(3, dtype=torch.bool))
@@ -85,65 +84,33 @@ def test_padding_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_top_5_of_no_more_than_5_classes_is_1(classes: int) -> None:
+def test_top_5_of_at_most_5_classes_is_1(classes: int) -> None:
     """m03"""
     sums = Sums(CPU)
     sums.add_images(torch.randn(8, classes), torch.zeros(8, dtype=torch.int64), torch.ones(8, dtype=torch.bool))
     assert means(sums.tensor).top5 == 1.0
 
 
-def test_sums_of_processes_add_up_to_those_of_one() -> None:
+def test_sums_over_processes_equal_those_of_one() -> None:
     rows, labels = torch.randn(12, 6), torch.arange(12) % 6
-    whole, parts = Sums(CPU), [Sums(CPU), Sums(CPU)]
-    whole.add_images(rows, labels, torch.ones(12, dtype=torch.bool))
+    single, parts = Sums(CPU), [Sums(CPU), Sums(CPU)]
+    single.add_images(rows, labels, torch.ones(12, dtype=torch.bool))
     for sums, start, end in ((parts[0], 0, 5), (parts[1], 5, 12)):
         sums.add_images(rows[start:end], labels[start:end], torch.ones(end - start, dtype=torch.bool))
-    torch.testing.assert_close(parts[0].tensor + parts[1].tensor, whole.tensor, rtol=1e-12, atol=0)
+    torch.testing.assert_close(parts[0].tensor + parts[1].tensor, single.tensor, rtol=1e-12, atol=0)
 
 
-def test_a_million_images_lose_no_digits() -> None:
+def test_count_of_many_images_is_exact() -> None:
     sums = Sums(CPU)
     sums.tensor[3] = 2.0**24
     sums.add_batch(torch.tensor(0.0), *with_loss(0.0, 1))
     assert sums.tensor[3] == 2**24 + 1
 
 
-def test_the_loss_is_summed_without_its_graph() -> None:
+def test_summed_loss_keeps_no_graph() -> None:
     sums = Sums(CPU)
     rows = torch.zeros(2, 2, requires_grad=True)
     loss, logits_BK = training_loss(rows, torch.tensor([0, 1]), 0.0)
     sums.add_batch(loss, logits_BK, torch.tensor([0, 1]))
     assert not sums.tensor.requires_grad
     assert means(sums.tensor).loss == pytest.approx(math.log(2), rel=1e-6)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_smoothing_spreads_probability_over_all_classes(smoothing: float) -> None:
-    loss, _ = training_loss(logits((2.0, 0.0, -1.0)), torch.tensor([0]), smoothing)
-    log_sum = math.log(sum(math.exp(x) for x in (2.0, 0.0, -1.0)))
-    shares = [1 - smoothing + smoothing / 3, smoothing / 3, smoothing / 3]
-    expected = sum(share * (log_sum - x) for share, x in zip(shares, (2.0, 0.0, -1.0), strict=True))
-    assert loss.item() == pytest.approx(expected, rel=1e-6)
-
-
-MAIN, FIRST, SECOND = logits((1.0, 0.0)), logits((0.0, 1.0)), logits((3.0, 0.0))
-
-
-@pytest.mark.parametrize(
-    ("outputs", "heads", "weight"),
-    [
-        (MAIN, [], 0.0),
-        (GoogLeNetOutputs(MAIN, SECOND, FIRST), [SECOND, FIRST], 0.3),
-        (GoogLeNetOutputs(MAIN, None, None), [], 0.3),
-        (InceptionOutputs(MAIN, FIRST), [FIRST], 0.4),
-        (InceptionOutputs(MAIN, None), [], 0.4),
-    ],
-)
-def test_auxiliary_heads_are_weighted_and_not_scored(outputs: object, heads: list[Tensor], weight: float) -> None:
-    labels, smoothing = torch.tensor([0]), 0.1
-    assert split_outputs(outputs) == (MAIN, heads, weight)
-    loss, logits_BK = training_loss(outputs, labels, smoothing)
-    expected = functional.cross_entropy(MAIN, labels, label_smoothing=smoothing)
-    expected += weight * sum(functional.cross_entropy(head, labels, label_smoothing=smoothing) for head in heads)
-    assert logits_BK is MAIN
-    torch.testing.assert_close(loss, expected)

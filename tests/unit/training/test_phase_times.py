@@ -1,4 +1,4 @@
-"""Each moment of the recorded updates is counted once, for the phase that it belongs to."""
+"""Every moment of the profiled updates counts once, for one phase."""
 
 from itertools import pairwise
 
@@ -18,19 +18,19 @@ from accel_train.training.phase_times import Interval, length, phase_times, unio
         ([(4, 6)], [(0, 1), (5, 5.5), (8, 9)], [(4, 5), (5.5, 6)]),
     ],
 )
-def test_what_is_taken_away_is_gone_and_the_rest_is_not(
+def test_difference_keeps_the_rest(
     intervals: list[Interval], taken: list[Interval], left: list[Interval]
 ) -> None:
     assert without(intervals, taken) == left
 
 
-def test_a_union_is_disjoint_and_in_order() -> None:
+def test_union_is_sorted_and_disjoint() -> None:
     merged = union([(5, 6), (0, 3), (2, 4), (4, 4.5), (1, 2)])
     assert merged == [(0, 4.5), (5, 6)]
     assert all(first[1] < second[0] for first, second in pairwise(merged))
 
 
-MARKS: dict[str, list[Interval]] = {
+SPANS: dict[str, list[Interval]] = {
     "data wait": [(0, 2), (30, 31)],
     "forward": [(2, 8), (31, 35)],
     "backward": [(8, 18), (35, 45)],
@@ -39,8 +39,8 @@ MARKS: dict[str, list[Interval]] = {
 }
 
 
-def test_without_communication_phases_are_as_marked_and_validation_is_none_of_them() -> None:
-    times = phase_times(MARKS, [], [(0, 48)])
+def test_phases_without_communication_equal_their_spans() -> None:
+    times = phase_times(SPANS, [], [(0, 48)])
     assert times == {
         "communication": 0,
         "forward": 10,
@@ -52,9 +52,9 @@ def test_without_communication_phases_are_as_marked_and_validation_is_none_of_th
     assert sum(times.values()) == 48 - 9
 
 
-def test_communication_counts_where_nothing_is_computed_and_is_taken_from_its_phase() -> None:
-    communication: list[Interval] = [(10, 17), (12, 19.5), (22, 25), (60, 70)]  # the last two: validation, afterwards
-    times = phase_times(MARKS, communication, [(2, 8), (8, 15), (31, 48)])
+def test_exposed_communication_is_subtracted_from_its_phase() -> None:
+    communication: list[Interval] = [(10, 17), (12, 19.5), (22, 25), (60, 70)]  # the last two: in validation, and afterwards
+    times = phase_times(SPANS, communication, [(2, 8), (8, 15), (31, 48)])
     assert times["communication"] == 19.5 - 15
     assert times["backward"] == 20 - 3
     assert times["optimizer"] == 3 - 0.5
@@ -62,10 +62,10 @@ def test_communication_counts_where_nothing_is_computed_and_is_taken_from_its_ph
     assert sum(times.values()) == 48 - 9
 
 
-def test_waiting_for_data_costs_nothing_while_the_batch_before_is_computed() -> None:
+def test_data_wait_during_computation_does_not_count() -> None:
     times = phase_times({"data wait": [(0, 6)], "forward": [(2, 5)]}, [], [(2, 5)])
     assert (times["data wait"], times["forward"]) == (3, 3)
 
 
-def test_lengths_add_up() -> None:
+def test_length_is_the_sum_of_intervals() -> None:
     assert length([(0, 2), (5, 5.5)]) == 2.5

@@ -1,20 +1,20 @@
-"""The order of adding is that of one tree over all virtual workers, and a flat vector holds what the model needs."""
+"""Gradients are added in one tree over all micro-batches; flat vectors keep the layout of the parameters."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from accel_train.training.tree_reduce import FixedTree, Sum, combine, gradients, set_gradients, subtrees
+from accel_train.training.tree_reduce import Sum, TreeReduce, combine, flat_gradients, set_gradients, subtrees
 
 FLOATS = 999
-CUTS = [(workers, processes) for workers in range(1, 17) for processes in range(1, 17) if workers % processes == 0]
+CUTS = [(size, processes) for size in range(1, 17) for processes in range(1, 17) if size % processes == 0]
 
 
-def vectors(workers: int) -> list[Tensor]:
-    """Return numbers of such different sizes that every order of adding has a sum of its own."""
-    generator = torch.Generator().manual_seed(workers)
-    sizes = 10.0 ** torch.randint(-4, 5, (workers, FLOATS), generator=generator)
-    return list(torch.randn(workers, FLOATS, generator=generator) * sizes)
+def vectors(micro_batches: int) -> list[Tensor]:
+    """Return vectors of such different magnitudes that every order of adding gives another sum."""
+    generator = torch.Generator().manual_seed(micro_batches)
+    magnitudes = 10.0 ** torch.randint(-4, 5, (micro_batches, FLOATS), generator=generator)
+    return list(torch.randn(micro_batches, FLOATS, generator=generator) * magnitudes)
 
 
 def tree(level: list[Tensor]) -> Tensor:
@@ -23,30 +23,30 @@ def tree(level: list[Tensor]) -> Tensor:
     return level[0]
 
 
-@pytest.mark.parametrize(("workers", "processes"), CUTS)
-def test_the_sum_is_that_of_the_tree_however_the_workers_are_cut(workers: int, processes: int) -> None:
-    leaves, share = vectors(workers), workers // processes
+@pytest.mark.parametrize(("micro_batches", "processes"), CUTS)
+def test_sum_equals_tree_on_any_number_of_processes(micro_batches: int, processes: int) -> None:
+    leaves, share = vectors(micro_batches), micro_batches // processes
     found: list[Sum] = []
     for process in range(processes):
         of_process: list[Sum] = []
-        for worker in range(process * share, (process + 1) * share):
-            combine(of_process, Sum(worker, worker + 1, leaves[worker].clone()), workers)
+        for index in range(process * share, (process + 1) * share):
+            combine(of_process, Sum(index, index + 1, leaves[index].clone()), micro_batches)
             assert len(of_process) <= 2 * share.bit_length() - 1
-        assert [(s.start, s.end) for s in of_process] == subtrees(workers, process * share, (process + 1) * share)
+        assert [(s.start, s.end) for s in of_process] == subtrees(micro_batches, process * share, (process + 1) * share)
         for part in of_process:
-            combine(found, part, workers)
+            combine(found, part, micro_batches)
     ((start, end, vector),) = found
-    assert (start, end) == (0, workers)
+    assert (start, end) == (0, micro_batches)
     assert torch.equal(vector, tree(leaves))
 
 
-def test_another_order_would_have_another_sum() -> None:
+def test_another_order_gives_another_sum() -> None:
     leaves = vectors(6)
     assert not torch.equal(tree(leaves), tree([tree(leaves[:3]), tree(leaves[3:])]))
 
 
 @pytest.mark.parametrize(
-    ("workers", "block", "expected"),
+    ("micro_batches", "block", "expected"),
     [
         (6, (0, 3), [(0, 2), (2, 3)]),
         (6, (3, 6), [(3, 4), (4, 6)]),
@@ -56,25 +56,25 @@ def test_another_order_would_have_another_sum() -> None:
         (7, (0, 7), [(0, 7)]),
     ],
 )
-def test_a_block_is_cut_into_the_largest_subtrees(
-    workers: int, block: tuple[int, int], expected: list[tuple[int, int]]
+def test_block_is_split_into_the_largest_subtrees(
+    micro_batches: int, block: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
-    assert subtrees(workers, *block) == expected
+    assert subtrees(micro_batches, *block) == expected
 
 
-def test_one_process_needs_no_other_and_can_begin_anew() -> None:
-    fixed = FixedTree(virtual_workers=7, processes=1, rank=0)
+def test_single_process_sums_alone_and_starts_again() -> None:
+    tree_reduce = TreeReduce(micro_batches=7, processes=1, rank=0)
     for _ in range(2):
         for vector in vectors(7):
-            fixed.add(vector)
-        assert torch.equal(fixed.total(), tree(vectors(7)))
+            tree_reduce.add(vector)
+        assert torch.equal(tree_reduce.total(), tree(vectors(7)))
 
 
-def test_a_missing_virtual_worker_is_noticed() -> None:
-    fixed = FixedTree(virtual_workers=2, processes=1, rank=0)
-    fixed.add(torch.ones(3))
-    with pytest.raises(AssertionError, match="not all virtual workers"):
-        fixed.total()
+def test_missing_micro_batch_is_an_error() -> None:
+    tree_reduce = TreeReduce(micro_batches=2, processes=1, rank=0)
+    tree_reduce.add(torch.ones(3))
+    with pytest.raises(AssertionError, match="not all micro-batches"):
+        tree_reduce.total()
 
 
 def make_net() -> nn.Sequential:
@@ -83,12 +83,12 @@ def make_net() -> nn.Sequential:
     return net.to(memory_format=torch.channels_last)
 
 
-def test_gradients_come_back_as_they_were_laid_out_like_their_parameters() -> None:
+def test_gradients_keep_bits_dtype_and_memory_format() -> None:
     net, more = make_net(), torch.tensor([7.0, 8.0])
     parameters = list(net.parameters())
     net[2](net[:2](torch.randn(5, 3, 4, 4)).double()).square().sum().backward()
     expected = [p.grad.clone() for p in parameters if p.grad is not None]
-    flat = gradients(parameters, more)
+    flat = flat_gradients(parameters, more)
     assert (flat.dim(), flat.dtype, flat.requires_grad) == (1, torch.float64, False)
     net.zero_grad()
     assert set_gradients(parameters, flat).tolist() == more.tolist()

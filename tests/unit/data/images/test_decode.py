@@ -13,7 +13,7 @@ from accel_train.data.images.decode import decode_window
 
 
 def photograph(height: int, width: int) -> Image.Image:
-    """Make something smooth, no two places of which are alike."""
+    """Make a smooth picture in which no two places are equal."""
     down, right = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     return Image.fromarray((np.stack([down, right, np.sin(9 * down * right) ** 2], axis=2) * 255).astype(np.uint8))
 

@@ -1,0 +1,36 @@
+"""The state of a run survives JSON, and that of checkpoints written before can be read."""
+
+import json
+from dataclasses import replace
+
+from helpers.run_events import epoch_end
+
+from accel_train.training.state import TrainingState
+
+STORED = """
+{
+ "update": 30, "epochs": 1, "epoch_sums": [14.25, 97.0, 0.0, 128.0], "skipped": [[10, 20]],
+ "best": {
+  "epoch": 1, "update": 22, "train_loss": 0.5, "train_accuracy": 0.75, "val_loss": 0.25, "val_accuracy": 0.875,
+  "ema_val_loss": null, "ema_val_accuracy": null, "lr": 0.05, "images_per_second": 100.0, "seconds": 2.0, "best": true
+ },
+ "last": null, "seconds": 3.5
+}
+"""
+"""As version 0.1.0 writes it."""
+
+
+def test_state_survives_json() -> None:
+    best, last = epoch_end(1), replace(epoch_end(2), ema_val_loss=0.3, ema_val_accuracy=0.9, best=False)
+    state = TrainingState(50, 2, [1 / 3, 2.0, 0.0, 4.0], [(10, 20), (30, 40)], best, last, 61.7)
+    assert TrainingState.from_record(json.loads(json.dumps(state.as_record()))) == state
+    assert TrainingState.from_record(TrainingState().as_record()) == TrainingState()
+
+
+def test_stored_state_is_read_and_written_alike() -> None:
+    record = json.loads(STORED)
+    state = TrainingState.from_record(record)
+    assert (state.update, state.epochs, state.skipped, state.last, state.seconds) == (30, 1, [(10, 20)], None, 3.5)
+    assert state.best is not None
+    assert state.best.selection_accuracy == 0.875
+    assert json.loads(json.dumps(state.as_record())) == record
