@@ -1,7 +1,7 @@
 """Measures images/s of accel_train against a bare loop, alternating in one run.
 
-The bare loop trains the same model by the same optimizer on one batch that lies in memory: no data, no augmentation, no
-metrics, no logging. Each turn is a process of its own. Prints medians, and the median of the ratios.
+The bare loop trains the same model with the same optimizer on one batch in memory: no data, augmentation, metrics or
+logging. Each turn is a process of its own. Prints medians, and the median of the ratios.
 
     python benchmarks/against_bare.py --rounds 5
 """

@@ -1,7 +1,7 @@
-"""Measures what `--exact` costs: images/s with it and without, alternating, on one process and on two.
+"""Measures the cost of `--exact`: images/s with and without it, alternating, on one process and on two.
 
-All have one thread per process, which is what `--exact` takes by itself. Prints the medians of images/s, and median and
-range of the ratios.
+All runs use one thread per process, the default under `--exact`. Prints the medians of images/s, and median and range
+of the ratios.
 
     python benchmarks/exact_cost.py --rounds 5
 """
@@ -18,7 +18,7 @@ import torch
 
 
 def images_per_second(processes: int, images: int, exact: bool) -> float:
-    """Return what a run states: from the second update to the last, validation apart."""
+    """Train, and return the images/s that the run reports: from the second update on, excluding validation."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [

@@ -1,8 +1,8 @@
-"""Measures the peak memory of all processes of a training run, beside that of the bare loop and the data.
+"""Compares the peak memory of all processes of a training run with that of the bare loop plus the data.
 
-The run is `accel_train train` with `cnn` on FashionMNIST, validation and saving included; the bare loop trains the same
-model on one batch, started without a launcher. They take turns. On Linux what processes share counts once, if no others
-have torch loaded. Prints medians, and medians and ranges of the ratios.
+The run is `accel_train train` with `cnn` on FashionMNIST, including validation and saving; the bare loop trains the
+same model on one batch, started without a launcher. They take turns. On Linux, memory that processes share counts once,
+provided that no other process has torch loaded. Prints medians, and medians and ranges of the ratios.
 
     python benchmarks/memory.py --rounds 3
 """
@@ -26,7 +26,7 @@ from accel_train.bench.results import Setting
 from accel_train.distributed.environment import available_cores
 
 DATA_BYTES = 70_000 * 28 * 28
-"""Of the pixels of FashionMNIST, training and validation."""
+"""Bytes of the pixels of FashionMNIST, training and validation."""
 _START_RANKS = 'for rank in $(seq 0 $((WORLD_SIZE - 1))); do RANK=$rank LOCAL_RANK=$rank "$@" & done; wait'
 
 
@@ -38,9 +38,9 @@ def ours(setting: Setting) -> int:
             *("--processes", str(setting.processes), "--device", setting.device, "--precision", setting.precision),
             *("--json", "--quiet", "--output", f"{folder}/run"),
         ]
-        peak, said = peak_of(words, os.environ)
-    if json.loads(said.splitlines()[-1])["kind"] != "end":
-        raise SystemExit("error: the run did not come to its end")
+        peak, output = peak_of(words, os.environ)
+    if json.loads(output.splitlines()[-1])["kind"] != "end":
+        raise SystemExit("error: the run did not finish")
     return peak
 
 
@@ -48,7 +48,7 @@ def bare(setting: Setting) -> int:
     asked = {"setting": asdict(setting), "model": "cnn", "classes": 10, "channels": 1, "image_size": 28}
     words = [sys.executable, "-m", "accel_train.bench.bare_loop", json.dumps(asked)]
     environment = dict(os.environ)
-    if setting.processes > 1:  # torchrun would bring torch into a process more
+    if setting.processes > 1:  # torchrun would load torch in one more process
         words = ["sh", "-c", _START_RANKS, "sh", *words]
         environment |= {
             "WORLD_SIZE": str(setting.processes),
@@ -58,14 +58,14 @@ def bare(setting: Setting) -> int:
             "GLOO_SOCKET_IFNAME": "lo",
         }
         environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // setting.processes)))
-    peak, said = peak_of(words, environment)
-    if len(said.split()) != setting.processes:
-        raise SystemExit("error: the bare loop did not come to its end")
+    peak, output = peak_of(words, environment)
+    if len(output.split()) != setting.processes:
+        raise SystemExit("error: the bare loop did not finish")
     return peak
 
 
 def peak_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run a program; return the most memory that it and its children had together, and what it has written."""
+    """Run a program; return the peak memory of it and its children together, and its output."""
     over = threading.Event()
     with (
         ThreadPoolExecutor(1) as pool,
@@ -73,10 +73,10 @@ def peak_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, 
     ):
         peak = pool.submit(peak_memory, child.pid, over)
         try:
-            said, _ = child.communicate()
+            output, _ = child.communicate()
         finally:
             over.set()
-        return peak.result(), said
+        return peak.result(), output
 
 
 def _free_port() -> int:
@@ -89,11 +89,11 @@ def _free_port() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--images", type=int, default=12_800, help="to train on; all of the data are in memory")
+    parser.add_argument("--images", type=int, default=12_800, help="training images; all of the data is in memory")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[64, 256], help="images per process")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
-    sys.stdout.write(f"MB; the data are {DATA_BYTES / 1e6:.0f}\n\n")
+    sys.stdout.write(f"MB; the data takes {DATA_BYTES / 1e6:.0f}\n\n")
     sys.stdout.write("| processes | batch | bare | accel_train | ÷ (bare + data) |\n|---|---|---|---|---|\n")
     for processes, batch_size in itertools.product(options.processes, options.batch_sizes):
         updates = options.images // (batch_size * processes)

@@ -1,8 +1,8 @@
-"""Measures the seconds from the start of a process to its first update: of accel_train without a launcher, and bare.
+"""Measures the time from the start of a process to its first update: accel_train without a launcher, and bare torch.
 
-Bare is `import torch, torchvision` and one update of the same model on a batch of noise by torch's own SGD: no data.
-Both take turns; a first round, which brings the files into the page cache, does not count. Prints wall seconds, and CPU
-seconds of the process until then, medians and ranges, also of the differences; and the wall seconds of `--help`.
+Bare is `import torch, torchvision` and one update of the same model on a batch of noise with torch's own SGD: no data.
+They take turns; the first round fills the page cache and is ignored. Prints wall seconds and CPU seconds of the
+process, medians and ranges, also of the differences, and the wall seconds of `--help`.
 
     python benchmarks/start_up.py --rounds 7
 """
@@ -21,7 +21,7 @@ import psutil
 
 BATCH = 64
 SIDES = {"digits": 8, "fashion-mnist": 28}
-"""Heights and widths of the images, which have one channel and ten classes."""
+"""Height and width of the images, by data set; they have one channel and ten classes."""
 BARE = """
 import sys
 import torch, torchvision
@@ -39,7 +39,7 @@ ACCEL_TRAIN = [sys.executable, "-m", "accel_train"]
 
 @dataclass(frozen=True)
 class Found:
-    """What the first update took."""
+    """Time to the first update."""
 
     seconds: float
     cpu_seconds: float
@@ -59,13 +59,13 @@ def ours(data: str) -> Found:
 
 
 def until(words: Sequence[str], is_done: Callable[[str], bool]) -> Found:
-    """Start a program, return what it took until it wrote a certain line, and end it."""
+    """Start a program; return the time until it writes a line for which `is_done` returns True; kill it."""
     started = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout
             if not any(is_done(line) for line in child.stdout):
-                raise SystemExit(f"error: {' '.join(words)} made no update")
+                raise SystemExit(f"error: {' '.join(words)} did no update")
             cpu = psutil.Process(child.pid).cpu_times()
             return Found(time.perf_counter() - started, cpu.user + cpu.system)
         finally:

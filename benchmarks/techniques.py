@@ -1,8 +1,8 @@
-"""Measures what each technique gains or loses in an update alone: our defaults, and with one thing changed each.
+"""Measures how each technique changes the speed of an update: our defaults, and one setting changed at a time.
 
-An update is forward and backward pass and optimizer, on one batch that lies in memory. Each turn is a process of its
-own, the variants take turns, and images/s count from the second update on. Prints medians over the rounds, with ranges,
-and the same of the ratios to our defaults in the same round.
+An update is forward pass, backward pass and optimizer, on one batch in memory. The variants take turns, each turn in a
+process of its own; images/s are measured from the second update on. Prints medians and ranges over the rounds, also of
+the ratios to our defaults in the same round.
 
     python benchmarks/techniques.py --rounds 5
 
@@ -33,19 +33,19 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Work:
-    """What is trained."""
+    """The model's images and batches."""
 
     channels: int
     size: int
     """Height and width, pixels."""
     batch_size: int
     updates: int
-    """Of a turn, unless told otherwise."""
+    """Default number per turn."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """How it is trained; by default as accel_train does."""
+    """How the model is trained; the defaults are those of accel_train."""
 
     channels_last: bool = True
     freed_memory_kept: bool = True
@@ -58,7 +58,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Found:
-    """What one turn took."""
+    """Speed of one turn."""
 
     images_per_second: float
     seconds_to_first_update: float
@@ -77,7 +77,7 @@ VARIANTS = {
     "compiled": Variant(compiled=True),
 }
 _ONLY_ON = {"freed memory returned": "cpu", "TF32": "cuda", "cuDNN benchmark": "cuda"}
-"""The device on which alone a variant makes a difference."""
+"""The only device on which a variant makes a difference."""
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def train(model: str, variant: Variant, updates: int, threads: int, device: torch.device) -> Found:
-    """Train in this process, which must not have been tuned before."""
+    """Train in this process, whose global options must not have been changed before."""
     torch.set_num_threads(threads)
     if variant.freed_memory_kept:
         keep_freed_memory()
@@ -143,7 +143,7 @@ def _now(device: torch.device) -> float:
 
 
 def _take_turn(name: str, words: Sequence[str]) -> Found:
-    with tempfile.TemporaryDirectory() as cache:  # for each turn compiles anew
+    with tempfile.TemporaryDirectory() as cache:  # each turn compiles from scratch
         ended = subprocess.run(
             [sys.executable, __file__, *words, "--turn", name],
             stdout=subprocess.PIPE,
@@ -156,7 +156,7 @@ def _take_turn(name: str, words: Sequence[str]) -> Found:
 
 
 def _describe(device: str) -> str:
-    """Name the device, and say whether it computes in bf16 by itself."""
+    """Return the name of the device, and whether it has bf16 units."""
     if device == "cuda":
         has_bf16, name = torch.cuda.is_bf16_supported(including_emulation=False), torch.cuda.get_device_name()
     else:
@@ -182,15 +182,17 @@ def _spread(values: Sequence[float], form: str) -> str:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="besides our defaults")
+    parser.add_argument(
+        "--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="in addition to our defaults"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--updates", type=int, help="of a turn, in place of each work's own")
+    parser.add_argument("--updates", type=int, help="per turn. Default: by work")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--turn", help=argparse.SUPPRESS)  # that of the process it starts
+    parser.add_argument("--turn", help=argparse.SUPPRESS)  # for the subprocess
     options = parser.parse_args()
     if options.updates is not None and options.updates < 2:
-        parser.error(f"--updates {options.updates}: images/s count from the second on")
+        parser.error(f"--updates {options.updates}: give at least 2: images/s are measured from the second on")
     chosen = {BASE, *options.variants}
     options.variants = [name for name in VARIANTS if name in chosen and _ONLY_ON.get(name) in (None, options.device)]
     return options

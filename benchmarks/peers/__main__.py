@@ -1,7 +1,7 @@
-"""Compares accel_train with other trainers on the same work: FashionMNIST by `cnn` and SGD, without augmentation.
+"""Compares accel_train with other trainers on the same work: `cnn` on FashionMNIST with SGD, without augmentation.
 
-Each turn is a process of its own, or two that talk by Gloo; a round is a turn of each trainer. Images/s count from the
-second update to the last, by a clock in the process. Prints the table, and draws it.
+Each turn is a process of its own, or two that communicate over Gloo; a round is one turn of each trainer. Images/s are
+measured from the second update to the last, by a clock in the process. Prints a table, and plots it.
 
     python -m benchmarks.peers --rounds 5
     python -m benchmarks.peers --accuracy
@@ -27,7 +27,7 @@ TRAINERS = {
     "timm_form": "timm's train.py, its form",
     "lightning_trainer": "Lightning's Trainer",
 }
-"""What each file of this package that trains is called in a table."""
+"""Name in tables of each module of this package that trains."""
 _NEEDED = {"timm_form": "timm", "lightning_trainer": "lightning"}
 
 
@@ -69,15 +69,15 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of all processes together")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="all processes together")
     parser.add_argument("--trainers", nargs="+", choices=TRAINERS, default=list(TRAINERS))
-    parser.add_argument("--images", type=int, default=12_800, help="the first ones of the training data")
-    parser.add_argument("--epochs", type=int, default=1, help="speed is that of the first")
+    parser.add_argument("--images", type=int, default=12_800, help="number of training images: the first ones")
+    parser.add_argument("--epochs", type=int, default=1, help="speed is measured in the first")
     parser.add_argument(
-        "--accuracy", action="store_true", help="evaluate too: the default is then all images, 5 epochs"
+        "--accuracy", action="store_true", help="evaluate too; changes the defaults to all images and 5 epochs"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--figure", type=Path, help="draw images/s into this SVG or PNG file")
+    parser.add_argument("--figure", type=Path, help="plot images/s into this SVG or PNG file")
     if parser.parse_known_args()[0].accuracy:
         parser.set_defaults(
             rounds=1, batch_sizes=[64], processes=[1], trainers=[OURS, "plain"], images=60_000, epochs=5
@@ -91,7 +91,7 @@ def _parse() -> argparse.Namespace:
         parser.error("--device cuda: give --processes 1")
     least = 2 * max(options.batch_sizes) * max(options.processes)
     if options.images < least:
-        parser.error(f"--images {options.images}: two updates take {least:,}")
+        parser.error(f"--images {options.images}: give at least {least:,}, two updates")
     return options
 
 

@@ -1,4 +1,4 @@
-"""The form of Accelerate's examples/cv_example.py: everything prepared, the loss summed on the device.
+"""The form of Accelerate's examples/cv_example.py: prepares everything, sums the loss on the device.
 
 Shape suffixes: B images, C channels, H height, W width.
 """

@@ -1,4 +1,4 @@
-"""The best bare loop: one batch in memory, channels last, freed memory kept; no data, no metrics, nothing logged.
+"""The best bare loop: one batch in memory, channels last, freed memory kept; no data, metrics or logging.
 
 Shape suffixes: B images, C channels, H height, W width.
 """

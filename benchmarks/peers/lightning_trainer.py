@@ -1,4 +1,4 @@
-"""Lightning's Trainer over a module of the fewest lines, with all that can be turned off turned off.
+"""Lightning's Trainer with a minimal module; everything optional is turned off.
 
 Shape suffixes: B images, C channels, H height, W width.
 """

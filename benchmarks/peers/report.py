@@ -1,4 +1,4 @@
-"""Tables and figures of turns."""
+"""Formats turns as tables and plots."""
 
 import json
 import math
@@ -16,21 +16,21 @@ from benchmarks.peers.work import Work
 
 BARE, OURS = "bare", "ours"
 _MOST_COLUMNS = 2
-"""Of panels in a figure."""
+"""Maximum columns of panels in a figure."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one trainer took in one setting: medians over the rounds, and the range of its speed."""
+    """Results of one trainer in one setting: medians over the rounds, and the range of its speed."""
 
     trainer: str
     images_per_second: float
     slowest: float
     fastest: float
     to_bare: float | None
-    """Median over the rounds of its speed by the bare loop's; likewise `to_fastest_peer`."""
+    """Median over the rounds of its speed divided by the bare loop's; likewise `to_fastest_peer`."""
     to_fastest_peer: float | None
-    """The peer is the one of the highest median."""
+    """The fastest peer is the one with the highest median."""
     images_per_cpu_second: float
     seconds_to_first_update: float
     peak_bytes: float
@@ -68,7 +68,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what is compared, as far as it is installed."""
+    """Return the versions of the packages compared that are installed."""
     found = {}
     for package in ("torch", "torchvision", "accelerate", "timm", "lightning"):
         with suppress(PackageNotFoundError):
@@ -77,13 +77,13 @@ def versions() -> dict[str, str]:
 
 
 def as_json(found: dict[str, list[Row]]) -> str:
-    """Return the rows of each setting for programs, numbers unrounded."""
+    """Return the rows of each setting as JSON, numbers unrounded."""
     settings = {title: [asdict(row) for row in of_one] for title, of_one in found.items()}
     return json.dumps({"versions": versions(), "settings": settings}, indent=1) + "\n"
 
 
 def table(titles: dict[str, str], found: list[Row]) -> str:
-    """Return rows as Markdown; `titles` says what a trainer is called."""
+    """Return rows as Markdown; `titles` maps trainers to their names."""
     columns = [
         "trainer",
         "images/s (range)",
@@ -117,13 +117,13 @@ def _two_digits(value: float | None) -> str:
 
 
 def setting(work: Work) -> str:
-    """Name a setting in a few words."""
+    """Return a short name of a setting."""
     processes = f"{work.processes} process" + "es" * (work.processes > 1)
     return f"{processes}, batch {work.batch_size}, {work.precision}"
 
 
 def draw(path: Path, titles: dict[str, str], panels: dict[str, list[Row]]) -> None:
-    """Draw images/s with their ranges, a panel for each setting, in the format that the file's name ends with."""
+    """Plot images/s with their ranges, one panel per setting, in the format of the file's extension."""
     import matplotlib as mpl
 
     mpl.use("agg")

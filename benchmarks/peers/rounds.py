@@ -1,4 +1,4 @@
-"""Turns of trainers, each in fresh processes, in alternation."""
+"""Runs turns of trainers alternately, each in new processes."""
 
 import json
 import os
@@ -18,14 +18,14 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Turn:
-    """What one trainer took once."""
+    """Results of one turn of one trainer."""
 
     images_per_second: float
     images_per_cpu_second: float
-    """Of all processes; others on the machine change it less, but threads that wait for each other count as well."""
+    """All processes; depends less on other load, but includes threads that spin while they wait for each other."""
     seconds_to_first_update: float
     peak_bytes: int
-    """Of all processes until the last update: resident memory, or the GPU's."""
+    """All processes, until the last update: resident memory, or GPU memory."""
     accuracy: float | None
 
 
@@ -59,18 +59,18 @@ def _take_turn(trainer: str, work: Work, threads: int, evaluate: bool) -> Turn:
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, str(rank)) for rank in range(work.processes)]
         _run_all(words, environment, outputs)
-        facts = [json.loads(output.read_text(encoding="utf-8").splitlines()[-1]) for output in outputs]
+        results = [json.loads(output.read_text(encoding="utf-8").splitlines()[-1]) for output in outputs]
     return Turn(
-        images_per_second=facts[0]["images_per_second"],
-        images_per_cpu_second=1 / sum(of_one["cpu_seconds_per_image"] for of_one in facts),
-        seconds_to_first_update=max(of_one["seconds_to_first_update"] for of_one in facts),
-        peak_bytes=sum(of_one["peak_bytes"] for of_one in facts),
-        accuracy=facts[0].get("accuracy"),
+        images_per_second=results[0]["images_per_second"],
+        images_per_cpu_second=1 / sum(one["cpu_seconds_per_image"] for one in results),
+        seconds_to_first_update=max(one["seconds_to_first_update"] for one in results),
+        peak_bytes=sum(one["peak_bytes"] for one in results),
+        accuracy=results[0].get("accuracy"),
     )
 
 
 def _run_all(words: list[str], environment: dict[str, str], outputs: list[Path]) -> None:
-    """Run one process for each output and wait for all; the first that fails ends the others."""
+    """Run one process per output and wait for all; if one fails, kill the others."""
     children = []
     try:
         for rank, output in enumerate(outputs):

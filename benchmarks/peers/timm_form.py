@@ -1,7 +1,7 @@
-"""The form of timm's train.py, which its wheel does not hold, out of the parts that it does.
+"""The form of timm's train.py, which its wheel does not contain, assembled from parts that it contains.
 
-Its loader (uint8 batches, normalised on the device), optimizer, scheduler, task and meter; per update the loss is read
-and the scheduler told, as there. Shape suffixes: B images, C channels, H height, W width.
+It has timm's loader (uint8 batches, normalised on the device), optimizer, scheduler, task and meter. As there, every
+update reads the loss and steps the scheduler. Shape suffixes: B images, C channels, H height, W width.
 """
 
 import torch
@@ -19,7 +19,7 @@ def train(work: Work, clock: Clock) -> nn.Module:
     data = work.open()
     built = work.build(data)
     device = torch.device(work.device)
-    model = work.distributed(built.module)  # first: the loader asks how many processes there are
+    model = work.distributed(built.module)  # first: the loader reads the number of processes
     loader = create_loader(
         pictures(work, data, transform=None),
         input_size=(built.channels, built.image_size, built.image_size),

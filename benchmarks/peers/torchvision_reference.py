@@ -1,4 +1,4 @@
-"""The form of torchvision's references/classification: a loss and two accuracies are read after each update.
+"""The form of torchvision's references/classification: reads the loss and two accuracies after each update.
 
 Shape suffixes: B images, C channels, H height, W width, K classes, T best classes.
 """

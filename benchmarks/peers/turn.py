@@ -23,8 +23,8 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = work.precision == "tf32"  # torch's default for convolutions differs
     clock = Clock(work)
     model = import_module(f"benchmarks.peers.{trainer}").train(work, clock)
-    facts = clock.facts() | ({"accuracy": _accuracy(model, work)} if json.loads(evaluated) else {})
-    sys.stdout.write(json.dumps(facts) + "\n")
+    results = clock.results() | ({"accuracy": _accuracy(model, work)} if json.loads(evaluated) else {})
+    sys.stdout.write(json.dumps(results) + "\n")
     sys.stdout.flush()
     os._exit(0)  # shutting down Gloo and torch takes a second, in which torch 2.14 may abort
 

@@ -98,7 +98,7 @@ class Clock:
             self._last, self._last_cpu = time.perf_counter(), time.process_time()
             self._peak_bytes = self._peak()
 
-    def facts(self) -> dict[str, float]:
+    def results(self) -> dict[str, float]:
         """Return images/s of all processes from the second update on, and this process's CPU time, memory and start."""
         images = (self._work.updates_per_epoch - 1) * self._work.batch_size * self._work.processes
         assert self._last, f"{self._updates} updates were made, not {self._work.updates_per_epoch}"

@@ -1,4 +1,4 @@
-"""`accel_train bench` measures real runs, goes on past what does not fit, and refuses what cannot be."""
+"""`accel_train bench` measures real runs, continues after one that does not fit, and rejects wrong options."""
 
 from pathlib import Path
 
@@ -36,14 +36,14 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("options", REFUSED)
-def test_what_cannot_be_measured_is_refused(call: Call, options: str) -> None:
+def test_wrong_option_is_rejected(call: Call, options: str) -> None:
     ended = call("bench", *options.split())
     assert ended.code == 2
     assert_refused(ended, *REFUSED[options])
 
 
 @pytest.mark.parametrize(("processes", "precision"), [(1, "fp32"), (2, "bf16")])
-def test_a_row_is_a_run_beside_the_bare_loop(run: Runner, processes: int, precision: str) -> None:
+def test_run_is_measured_against_the_bare_loop(run: Runner, processes: int, precision: str) -> None:
     ended = run(
         *("bench", "--batch-sizes", "4", "--devices", "cpu", "--precisions", precision, "--updates", "40"),
         *("--data", "digits", "--against", "bare", "--json", "--processes", str(processes)),
@@ -62,7 +62,7 @@ def test_a_row_is_a_run_beside_the_bare_loop(run: Runner, processes: int, precis
     assert list(run.folder.glob("*")) == []
 
 
-def test_a_row_that_does_not_fit_into_memory_says_so_and_the_table_goes_on(run: Runner) -> None:
+def test_table_continues_after_a_row_out_of_memory(run: Runner) -> None:
     (run.folder / "greedy.py").write_text(GREEDY)
     words = ("bench", "--devices", "cpu", "--data", "digits", "--model", "greedy:net", "--updates", "30")
     ended = run(*words, "--batch-sizes", "16,4")
@@ -75,7 +75,7 @@ def test_a_row_that_does_not_fit_into_memory_says_so_and_the_table_goes_on(run: 
     assert small.endswith("%")
 
 
-def test_what_a_run_refuses_ends_the_benchmark_in_its_words(run: Runner) -> None:
+def test_error_of_a_run_ends_the_benchmark(run: Runner) -> None:
     ended = run("bench", "--devices", "cpu", "--model", "resnet19")
     assert ended.code == 2
     assert_refused(ended, "resnet19", "resnet18")

@@ -18,6 +18,7 @@ def bench(run: Runner, module: str, *options: str) -> Ended:
     return run.program(words, timeout=240, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
 
 
+@pytest.mark.slow
 def test_peers_are_compared_on_two_processes(run: Runner) -> None:
     sizes = ("--processes", "2", "--batch-sizes", "16", "--images", "128", "--rounds", "1", "--threads", "2")
     ended = bench(run, "peers", *sizes, "--trainers", "bare", "ours", "plain", "--json")
@@ -32,7 +33,8 @@ def test_peers_are_compared_on_two_processes(run: Runner) -> None:
         assert row["peak_bytes"] > 2 * 100e6  # two processes with torch
 
 
-def test_accuracy_of_the_same_settings_is_compared(run: Runner) -> None:
+@pytest.mark.slow
+def test_accuracy_is_compared_with_equal_settings(run: Runner) -> None:
     sizes = ("--images", "2560", "--epochs", "2", "--threads", "1")
     ended = bench(run, "peers", "--accuracy", *sizes)
     assert ended.code == 0, ended.err
@@ -43,10 +45,11 @@ def test_accuracy_of_the_same_settings_is_compared(run: Runner) -> None:
     assert abs(accuracies[0] - accuracies[1]) < 8
 
 
-def test_the_gpu_program_runs_where_it_is_tried_on_a_cpu_and_else_needs_a_gpu(run: Runner) -> None:
+@pytest.mark.slow
+def test_gpu_benchmark_needs_a_gpu_or_cpu_option(run: Runner) -> None:
     refused = bench(run, "gpu")
     assert refused.code == 1
-    assert refused.err == "error: no GPU can be used here; --cpu tries the program itself\n"
+    assert refused.err == "error: no GPU is available here; use --cpu to test this program\n"
     tiny = (
         "--works",
         "fashion-mnist",
@@ -78,6 +81,7 @@ def number(cell: str) -> float:
     return float(cell.split(maxsplit=1)[0].replace(",", ""))
 
 
+@pytest.mark.slow
 def test_techniques_are_compared_with_our_defaults(run: Runner) -> None:
     tiny = ("--works", "cnn", "--updates", "3", "--rounds", "1", "--threads", "1")
     rows = cells(bench(run, "techniques", *tiny, "--variants", "channels first", "foreach optimizer", "bf16 autocast"))
@@ -88,6 +92,7 @@ def test_techniques_are_compared_with_our_defaults(run: Runner) -> None:
         assert 0 < number(rows[name][2]) < 20  # nothing is compiled
 
 
+@pytest.mark.slow
 def test_start_up_is_compared_with_a_bare_update(run: Runner) -> None:
     ended = bench(run, "start_up", "--data", "digits", "--rounds", "1")
     rows = cells(ended)
@@ -98,7 +103,7 @@ def test_start_up_is_compared_with_a_bare_update(run: Runner) -> None:
     assert number(ended.out.rpartition(": ")[2]) > 0  # of --help
 
 
-def test_the_cost_of_data_is_measured_by_their_number(run: Runner) -> None:
+def test_data_cost_is_measured_by_number_of_images(run: Runner) -> None:
     ended = bench(run, "loading", "--sizes", "250", "1000", "--images", "2000", "--files", "100", "--rounds", "1")
     rows = cells(ended)
     assert number(rows["250"][1]) == 1
@@ -107,7 +112,8 @@ def test_the_cost_of_data_is_measured_by_their_number(run: Runner) -> None:
     assert "listing a folder of 101 pictures" in ended.out  # one validates
 
 
-def test_a_run_says_how_long_it_waits_for_pictures(run: Runner) -> None:
+@pytest.mark.slow
+def test_wait_for_pictures_is_measured(run: Runner) -> None:
     for split in ("train", "val"):
         for number_of_class, name in enumerate(("dark", "bright")):
             folder = run.folder / "pictures" / split / name
@@ -119,7 +125,8 @@ def test_a_run_says_how_long_it_waits_for_pictures(run: Runner) -> None:
     assert number(rows["folder"][1]) > 0
 
 
-def test_memory_is_compared_with_the_bare_loop_and_the_data(run: Runner) -> None:
+@pytest.mark.slow
+def test_memory_is_compared_with_the_bare_loop(run: Runner) -> None:
     tiny = ("--images", "640", "--batch-sizes", "64", "--processes", "2", "--rounds", "1")
     _, bare, ours, ratio = cells(bench(run, "memory", *tiny))["2"]
     assert min(number(bare), number(ours)) > 200

@@ -1,4 +1,4 @@
-"""Every command that the README and the documentation show runs as written, to the point where it would train."""
+"""Every command in the README and the docs runs as written, up to the start of training."""
 
 import re
 import shlex
@@ -16,14 +16,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands() -> list[str]:
-    """Return the indented lines of all pages that start a program of ours, each once."""
+    """Return the commands of all pages: indented lines that start accel_train, accelerate or torchrun; each once."""
     lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
     found = [re.sub(r"\s+#.*", "", line.strip()) for line in lines if re.match("    (accel|torchrun)", line)]
     return list(dict.fromkeys(found))
 
 
 def prepare(folder: Path) -> None:
-    """Lay out what the commands name: a folder of pictures, the configs, and a run."""
+    """Make the files that the commands name: a folder of pictures, and the configs."""
     for split in ("train", "val"):
         for colour in ("red", "green", "blue"):
             for number in range(64 if split == "train" else 4):
@@ -34,7 +34,7 @@ def prepare(folder: Path) -> None:
 
 
 def start(run: Runner, command: str) -> Ended:
-    words = shlex.split(command.replace("ddp.yaml", "ddp.yaml --num_processes 2"))  # there, 8 GPUs
+    words = shlex.split(command.replace("ddp.yaml", "ddp.yaml --num_processes 2"))  # the file asks for 8 GPUs
     if "train" in words and not {"--help", "--dry-run"} & set(words):
         words.append("--dry-run")
     if "bench" in words:
@@ -43,7 +43,7 @@ def start(run: Runner, command: str) -> Ended:
 
 
 @pytest.mark.timeout(600)
-def test_commands_of_the_documentation_run(run: Runner) -> None:
+def test_commands_in_docs_run(run: Runner) -> None:
     prepare(run.folder)
     assert run("train", "--epochs", "1").code == 0  # runs/digits_cnn_001
     shown = commands()

@@ -1,4 +1,4 @@
-"""A user's mistake gives one error line and one hint line, exit code 2, and leaves nothing behind."""
+"""A user's mistake gives one error line, one hint line and exit code 2, and writes nothing."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ READ_BY_TYPER = {
     "--warmup-epochs 0 --warmup-from 0.1": ("--warmup-from has no effect",),
     "--config nowhere.yaml": ("nowhere.yaml", "No such file"),
 }
-"""Found before torch is loaded."""
+"""Errors found before torch is imported."""
 
 READ_BY_TORCH = {
     "--data nowhere": ("--data nowhere", "digits"),
@@ -88,7 +88,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("options", READ_BY_TYPER)
-def test_an_option_that_cannot_be_is_refused(call: Call, tmp_path: Path, options: str) -> None:
+def test_wrong_option_is_rejected(call: Call, tmp_path: Path, options: str) -> None:
     ended = call("train", *options.split())
 
     assert ended.code == 2
@@ -97,7 +97,7 @@ def test_an_option_that_cannot_be_is_refused(call: Call, tmp_path: Path, options
 
 
 @pytest.mark.parametrize("options", READ_BY_TORCH)
-def test_what_data_model_or_folder_cannot_give_is_refused(call: Call, tmp_path: Path, options: str) -> None:
+def test_option_that_data_model_or_folder_contradicts_is_rejected(call: Call, tmp_path: Path, options: str) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
 
@@ -109,7 +109,7 @@ def test_what_data_model_or_folder_cannot_give_is_refused(call: Call, tmp_path: 
 
 
 @pytest.mark.parametrize("setting", BY_ENVIRONMENT)
-def test_what_a_launcher_asks_for_is_never_passed_over(call: Call, tmp_path: Path, setting: str) -> None:
+def test_unsupported_launcher_setting_is_rejected(call: Call, tmp_path: Path, setting: str) -> None:
     variable, _, value = setting.partition("=")
 
     ended = call("train", "--device", "cpu", **{variable: value})
@@ -120,7 +120,7 @@ def test_what_a_launcher_asks_for_is_never_passed_over(call: Call, tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", IN_YAML)
-def test_an_error_in_a_config_names_the_file(call: Call, tmp_path: Path, text: str) -> None:
+def test_error_in_a_config_names_the_file(call: Call, tmp_path: Path, text: str) -> None:
     (tmp_path / "my.yaml").write_text(text)
 
     ended = call("train", "--config", "my.yaml")
@@ -129,7 +129,7 @@ def test_an_error_in_a_config_names_the_file(call: Call, tmp_path: Path, text: s
     assert_refused(ended, *IN_YAML[text])
 
 
-def test_a_flag_that_is_wrong_is_not_blamed_on_the_config(call: Call, tmp_path: Path) -> None:
+def test_error_of_a_flag_does_not_name_the_config(call: Call, tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_text("lr: 0.1")
 
     ended = call("train", "--config", "my.yaml", "--lr", "0")
@@ -149,7 +149,7 @@ def test_a_flag_that_is_wrong_is_not_blamed_on_the_config(call: Call, tmp_path: 
         ({"a": 2, "b": 2}, None, ("no val/", "split")),
     ],
 )
-def test_folders_that_are_no_data_set_are_refused(
+def test_folder_that_is_no_data_set_is_rejected(
     call: Call, tmp_path: Path, train: dict[str, int], val: dict[str, int] | None, words: tuple[str, ...]
 ) -> None:
     for split, counts in (("train", train), ("val", val)):
@@ -175,14 +175,14 @@ def test_folders_that_are_no_data_set_are_refused(
         (["train", "--processes", "0"], ("--processes 0",)),
     ],
 )
-def test_other_words_that_cannot_be_are_refused(call: Call, words: list[str], expected: tuple[str, ...]) -> None:
+def test_wrong_command_or_argument_is_rejected(call: Call, words: list[str], expected: tuple[str, ...]) -> None:
     ended = call(*words)
 
     assert ended.code == 2
     assert_refused(ended, *expected)
 
 
-def test_a_launcher_of_another_size_is_refused(call: Call) -> None:
+def test_launcher_with_another_number_of_processes_is_rejected(call: Call) -> None:
     one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
     launched = call("train", "--processes", "2", **one)
@@ -193,7 +193,7 @@ def test_a_launcher_of_another_size_is_refused(call: Call) -> None:
     assert_refused(half_launched, "several processes were asked for, one was started", "--processes N")
 
 
-def test_a_backend_that_does_not_serve_the_device_is_refused(call: Call) -> None:
+def test_backend_without_support_for_the_device_is_rejected(call: Call) -> None:
     two = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
     ended = call("train", "--device", "cpu", "--backend", "nccl", **two)
@@ -202,7 +202,7 @@ def test_a_backend_that_does_not_serve_the_device_is_refused(call: Call) -> None
     assert_refused(ended, "--backend nccl")  # does not serve cpu, or is not in this torch
 
 
-def test_exit_codes_and_lines_of_the_program_itself(run: Runner) -> None:
+def test_started_program_prints_errors_and_exits_with_2(run: Runner) -> None:
     wrong = run("train", "--epochz", "3", forked=False)
     traced = run("--debug", "train", "--lr", "0")
     bare = run(forked=False)
@@ -218,7 +218,7 @@ def test_exit_codes_and_lines_of_the_program_itself(run: Runner) -> None:
     assert list(run.folder.iterdir()) == []
 
 
-def test_several_processes_report_a_mistake_once(run: Runner) -> None:
+def test_several_processes_report_an_error_once(run: Runner) -> None:
     ended = run("train", "--global-batch-size", "192", "--batch-size", "64", processes=2)
 
     assert ended.code == 2
@@ -226,7 +226,7 @@ def test_several_processes_report_a_mistake_once(run: Runner) -> None:
     assert not (run.folder / "runs").exists()
 
 
-def test_several_processes_report_a_picture_that_none_can_read_once(run: Runner) -> None:
+def test_several_processes_report_an_unreadable_picture_once(run: Runner) -> None:
     pictures = write_pictures(run.folder / "pictures", {"train/a": 2, "train/b": 2, "val/a": 2})
     (pictures / "train" / "a" / "1.png").write_bytes(b"no picture")
 
@@ -244,7 +244,7 @@ def test_several_processes_report_a_picture_that_none_can_read_once(run: Runner)
         ("torchrun", 2, ("--data", "nowhere"), "--data nowhere"),
     ],
 )
-def test_below_a_launcher_each_line_comes_once(
+def test_launched_processes_report_an_error_once(
     run: Runner, launcher: str, processes: int, options: tuple[str, ...], word: str
 ) -> None:
     ended = run("train", *options, launcher=launcher, processes=processes)

@@ -1,4 +1,4 @@
-"""What a run shows: to a terminal, to a file, to a program, and before it starts."""
+"""The output of a run: on a terminal, in a pipe, as JSON, and before it starts."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def lines_that_start(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
-def test_lines_reach_a_pipe_as_they_happen(tmp_path: Path) -> None:
+def test_lines_reach_a_pipe_immediately(tmp_path: Path) -> None:
     epochs = 40
     words = [*LAUNCHERS["accel_train"](1), "train", "--epochs", str(epochs), "--output", "out"]
     process = subprocess.Popen(
@@ -36,7 +36,7 @@ def test_lines_reach_a_pipe_as_they_happen(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=120)
 
     assert process.returncode == 0, err
-    assert '"kind": "end"' not in so_far  # the run went on when its first line had come
+    assert '"kind": "end"' not in so_far  # the run was not over when its first line arrived
     rows = [first, *lines_that_start(out, "epoch ")]
     pattern = r"epoch \d+/40  train loss \d+\.\d{4}  val loss \d+\.\d{4}  val accuracy [01]\.\d{4}  lr \S+  .*"
     assert len(rows) == epochs
@@ -46,7 +46,7 @@ def test_lines_reach_a_pipe_as_they_happen(tmp_path: Path) -> None:
     assert err == ""
 
 
-def test_two_processes_give_each_result_once_and_prefix_the_rest(run: Runner, call: Call) -> None:
+def test_two_processes_print_each_result_once_and_prefix_other_lines(run: Runner, call: Call) -> None:
     flags = ("--epochs", "2", "--batch-size", "32", "--limit", "256", "--device", "cpu")
     ended = run("train", *flags, "--output", "two", processes=2)
     again = call("train", "--config", "two/config.yaml", "--print-config", "--device", "cpu")
@@ -67,7 +67,7 @@ def test_two_processes_give_each_result_once_and_prefix_the_rest(run: Runner, ca
     assert "# accumulate: 2" in again.out
 
 
-def test_json_leaves_stdout_to_records(run: Runner) -> None:
+def test_json_prints_only_records_on_stdout(run: Runner) -> None:
     ended = run("train", "--epochs", "2", "--json", "--output", "out", "--log-every", "10")
 
     assert ended.code == 0, ended.err
@@ -86,7 +86,7 @@ def numbers(records: list[dict[str, Any]]) -> list[float]:
     return [value for record in records for value in record.values() if isinstance(value, float)]
 
 
-def test_quiet_says_only_how_it_ended(run: Runner) -> None:
+def test_quiet_prints_only_the_final_result(run: Runner) -> None:
     ended = run("train", "--epochs", "1", "--quiet", "--output", "out")
 
     assert ended.code == 0, ended.err
@@ -94,7 +94,7 @@ def test_quiet_says_only_how_it_ended(run: Runner) -> None:
     assert re.fullmatch(r"validation accuracy [01]\.\d{4}, best .* in epoch 1, 1 epoch in .*: out\n", ended.out)
 
 
-def test_an_ascii_stream_gets_plain_equivalents(run: Runner) -> None:
+def test_ascii_stream_gets_ascii_equivalents(run: Runner) -> None:
     names = ["café", "日本語", "a[b]c", "old caf\udce9"]  # the last in Latin-1, as old archives have it
     write_pictures(run.folder / "ünï", {f"{split}/{name}": 2 for split in ("train", "val") for name in names})
     flags = ("--data", "ünï", "--model", "cnn", "--epochs", "1", "--workers", "0", "--output", "naïve[/x]")
@@ -110,7 +110,7 @@ def test_an_ascii_stream_gets_plain_equivalents(run: Runner) -> None:
 
 
 def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> str:
-    """Run on a terminal of its own and return all it was sent."""
+    """Run on a terminal and return all that it was sent."""
     child = pexpect.spawn(
         sys.executable,
         ["-m", "accel_train", "train", "--epochs", "3", *flags],
@@ -128,7 +128,7 @@ def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> 
 
 
 def screen_lines(shown: str) -> list[str]:
-    """Return what stays on a screen of which no line is too long for it, as far as Rich's bars move on it."""
+    """Return the final lines of a screen; of the cursor movements it knows those of Rich's bars."""
     lines, row = [""], 0
     for text, control in re.findall(r"([^\x1b\r\n]+)|(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", shown):
         lines[row] += text
@@ -142,7 +142,7 @@ def screen_lines(shown: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def test_a_terminal_gets_a_bar_and_a_table(tmp_path: Path) -> None:
+def test_terminal_shows_a_bar_and_a_table(tmp_path: Path) -> None:
     shown = on_terminal(tmp_path, 110, "--output", "out")
 
     lines = screen_lines(shown)
@@ -159,7 +159,7 @@ def test_a_terminal_gets_a_bar_and_a_table(tmp_path: Path) -> None:
     assert not any("━" in line for line in lines)
 
 
-def test_a_narrow_terminal_without_colour_stays_readable(tmp_path: Path) -> None:
+def test_narrow_terminal_without_colour_is_readable(tmp_path: Path) -> None:
     shown = on_terminal(tmp_path, 40, "--output", "out", NO_COLOR="1")
 
     lines = screen_lines(shown)
@@ -171,7 +171,7 @@ def test_a_narrow_terminal_without_colour_stays_readable(tmp_path: Path) -> None
     assert copied[0] == "next           accel_train evaluate out"  # in one piece, to be copied
 
 
-def test_a_dry_run_shows_all_and_writes_nothing(call: Call, tmp_path: Path) -> None:
+def test_dry_run_prints_the_banner_and_writes_nothing(call: Call, tmp_path: Path) -> None:
     ended = call("train", "--dry-run", "--batch-size", "32", "--accumulate", "2", "--epochs", "3", "--device", "cpu")
 
     assert ended.code == 0, ended.err
@@ -187,7 +187,7 @@ def test_a_dry_run_shows_all_and_writes_nothing(call: Call, tmp_path: Path) -> N
     assert rows["devices"].startswith("1 process × cpu (asked: cpu), started by accel_train")
 
 
-def test_a_printed_config_reads_back_as_it_was(call: Call, tmp_path: Path) -> None:
+def test_printed_config_can_be_read_back(call: Call, tmp_path: Path) -> None:
     flags = ("--schedule", "step", "--milestones", "2", "--milestones", "2.5", "--lr", "1e-3", "--precision", "bf16")
     printed = call("train", "--print-config", *flags, "--data-dir", "with: colon # and hash", "--device", "cpu")
     (tmp_path / "again.yaml").write_text(printed.out, encoding="utf-8")
@@ -206,7 +206,7 @@ def test_a_printed_config_reads_back_as_it_was(call: Call, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["again.yaml"]
 
 
-def test_flags_win_over_a_config(call: Call, tmp_path: Path) -> None:
+def test_flags_override_a_config(call: Call, tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_text("lr: 1e-3\nepochs: 7\n")
 
     ended = call("train", "--print-config", "--config", "my.yaml", "--epochs", "5", "--device", "cpu")

@@ -1,4 +1,4 @@
-"""``accel_train pack`` as its users meet it: progress, interruption, faults, and training on what it made."""
+"""`accel_train pack`: progress, interruption, faults, and training on a packed folder."""
 
 import os
 import re
@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import assert_refused, write_pictures
+from helpers.marks import slow
 from helpers.runner import Runner
 from PIL import Image
 
 
 def many_pictures(root: Path, per_class: int, size: tuple[int, int] = (500, 375)) -> Path:
-    """Make two classes of a picture each, under as many names as are asked for."""
+    """Make two classes with links to one picture each."""
     for name in "ab":
         (root / name).mkdir(parents=True)
         Image.effect_noise(size, 40).convert("RGB").save(root / name / "0.jpg")
@@ -29,12 +30,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_an_interrupted_pack_goes_on_and_gives_the_same_bytes(run: Runner, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, slow(signal.SIGKILL)], ids=["Ctrl-C", "kill -9"])
+def test_interrupted_pack_resumes_to_the_same_bytes(run: Runner, number: signal.Signals) -> None:
     source, folder = many_pictures(run.folder / "src", 640), run.folder / "dst"
     words = [sys.executable, "-m", "accel_train", "pack", str(source), str(folder), "--workers", "1"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while len(list(folder.glob("*.safetensors"))) < 2:  # the first is then surely on record
+    while len(list(folder.glob("*.safetensors"))) < 2:  # the first is then recorded
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
@@ -55,7 +56,7 @@ def test_an_interrupted_pack_goes_on_and_gives_the_same_bytes(run: Runner, numbe
     assert contents(folder) == contents(run.folder / "whole")
 
 
-def test_a_finished_pack_is_verified_and_trains(run: Runner) -> None:
+def test_finished_pack_is_verified_and_trains(run: Runner) -> None:
     source = write_pictures(run.folder / "src", {"a": 20, "b": 20}, size=40)
     for words in ("holds 40 pictures in 1 shard;", "is complete: 40 pictures, all 1 shard verified by sha256"):
         ended = run("pack", source, "dst", "--side", "32")
@@ -76,7 +77,7 @@ def test_a_finished_pack_is_verified_and_trains(run: Runner) -> None:
     assert_refused(run("pack", "nowhere", "dst"), "there is no folder nowhere")
 
 
-def test_a_damaged_picture_and_a_second_pack_are_one_error(run: Runner) -> None:
+def test_damaged_picture_is_one_error(run: Runner) -> None:
     source = write_pictures(run.folder / "src", {"a": 4, "b": 4})
     (source / "b" / "2.png").write_bytes(b"no picture")
     ended = run("pack", source, "dst")
@@ -89,7 +90,7 @@ def test_a_damaged_picture_and_a_second_pack_are_one_error(run: Runner) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system with room for one and a half shards of pictures of 64 × 64."""
+    """Mount a file system with space for one and a half shards of 64 × 64 pictures."""
     place = tmp_path / "disk"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(place)], check=True)
@@ -98,7 +99,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_a_full_disk_is_one_error_and_packing_goes_on_with_room(run: Runner, small_disk: Path) -> None:
+def test_full_disk_is_one_error_and_packing_resumes_with_space(run: Runner, small_disk: Path) -> None:
     source = many_pictures(run.folder / "src", 256, size=(64, 64))
     full = run("pack", source, small_disk / "dst", "--workers", "1")
     assert full.code == 2
@@ -110,7 +111,7 @@ def test_a_full_disk_is_one_error_and_packing_goes_on_with_room(run: Runner, sma
     assert "2 shards, 1 of them packed earlier" in run("pack", source, small_disk / "dst").out
 
 
-def test_on_a_terminal_there_is_a_bar(run: Runner) -> None:
+def test_terminal_shows_a_bar(run: Runner) -> None:
     import pexpect
 
     source = many_pictures(run.folder / "src", 16, size=(64, 64))

@@ -1,4 +1,4 @@
-"""A packed set larger than the memory that training may use."""
+"""A packed data set can be larger than the memory that training may use."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ _LIMIT = 700 * _MB  # torch, a small model and a process of Python take 400 to 5
 
 @pytest.fixture
 def group(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Make a control group of this limit, of version 1 or 2."""
+    """Make a control group with this memory limit, version 1 or 2."""
     root = Path("/sys/fs/cgroup")
     own = (root / "memory" if (root / "memory").is_dir() else root) / f"accel_train_test_{os.getpid()}"
     try:
@@ -37,7 +37,7 @@ def highest_use(group: Path) -> int:
 
 
 def forget(folder: Path) -> int:
-    """Take the files out of the page cache, so that whoever reads them is charged for it; return their size."""
+    """Drop the files from the page cache, so that their reader is charged for them; return their size."""
     total = 0
     for path in folder.glob("*.safetensors"):
         with path.open("rb") as file:
@@ -46,7 +46,8 @@ def forget(folder: Path) -> int:
     return total
 
 
-def test_a_packed_set_larger_than_memory_trains(run: Runner, group: Path) -> None:
+@pytest.mark.slow
+def test_packed_set_larger_than_memory_trains(run: Runner, group: Path) -> None:
     for name in "ab":
         (run.folder / "src" / name).mkdir(parents=True)
         Image.effect_noise((256, 256), 40).convert("RGB").save(run.folder / "src" / name / "0.jpg")
@@ -59,4 +60,4 @@ def test_a_packed_set_larger_than_memory_trains(run: Runner, group: Path) -> Non
     inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *train, *options]
     ended = run.program(inside)
     assert ended.code == 0, ended.err
-    assert highest_use(group) > _LIMIT - 16 * _MB  # it came to the limit, and pages were given back
+    assert highest_use(group) > _LIMIT - 16 * _MB  # it reached the limit, and pages were reclaimed

@@ -1,4 +1,4 @@
-"""What a run leaves behind is whole, plain, the same each time, and evaluates to what the run said."""
+"""The files of a run are complete, plain and reproducible, and evaluate to the results of the run."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ SAME = ("model.safetensors", "best.safetensors", "config.json")
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Return a runner in a folder where a run on the digits has ended in `first`."""
+    """Return a runner in a folder with a finished run on the digits, `first`."""
     run = Runner(tmp_path_factory.mktemp("digits"))
     ended = run("train", *DIGITS, "--output", "first")
     assert ended.code == 0, ended.err
@@ -28,7 +28,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 @pytest.fixture(scope="module")
 def colours(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Return a runner where a run on colours has ended in `out`; val/ lacks the first of three classes."""
+    """Return a runner with a finished run on colours, `out`; val/ lacks the first of three classes."""
     run = Runner(tmp_path_factory.mktemp("colours"))
     write_pictures(run.folder / "pictures" / "train", {"a": 5, "b": 5, "c": 5})
     write_pictures(run.folder / "pictures" / "val", {"b": 4, "c": 4}, shade=2)
@@ -41,7 +41,7 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_a_run_leaves_these_files(digits: Runner) -> None:
+def test_finished_run_has_these_files(digits: Runner) -> None:
     folder = digits.folder / "first"
 
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
@@ -59,7 +59,7 @@ def test_a_run_leaves_these_files(digits: Runner) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "best.safetensors"])
-def test_weights_load_into_a_network_built_by_hand(digits: Runner, name: str) -> None:
+def test_weights_load_into_a_plain_network(digits: Runner, name: str) -> None:
     by_hand = nn.Sequential(
         *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
@@ -69,7 +69,7 @@ def test_weights_load_into_a_network_built_by_hand(digits: Runner, name: str) ->
     by_hand.load_state_dict(safetensors.torch.load_file(digits.folder / "first" / name), strict=True)
 
 
-def test_equal_runs_and_runs_from_a_config_give_equal_bytes(digits: Runner) -> None:
+def test_second_run_and_run_from_config_are_identical(digits: Runner) -> None:
     again = digits("train", *DIGITS, "--output", "again")
     from_config = digits("train", "--config", "first/config.yaml", "--output", "from_config")
     first, second, third = (digits.folder / name for name in ("first", "again", "from_config"))
@@ -84,7 +84,7 @@ def test_equal_runs_and_runs_from_a_config_give_equal_bytes(digits: Runner) -> N
     assert resolved[0] == resolved[1]
 
 
-def test_evaluating_gives_what_the_run_said(
+def test_evaluation_gives_the_results_of_the_run(
     digits: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = in_process(digits.folder, monkeypatch, capsys)("evaluate", "first", "--json", "--device", "cpu")
@@ -101,7 +101,7 @@ def test_evaluating_gives_what_the_run_said(
         assert record["accuracy"] < record["top5"] <= 1
 
 
-def test_a_folder_whose_val_lacks_the_first_class_is_learnt(colours: Runner) -> None:
+def test_labels_are_right_if_val_lacks_the_first_class(colours: Runner) -> None:
     epochs = read_metrics(colours.folder / "out", "epoch")
 
     assert read_json(colours.folder / "out" / "config.json")["classes"] == ["a", "b", "c"]
@@ -109,7 +109,7 @@ def test_a_folder_whose_val_lacks_the_first_class_is_learnt(colours: Runner) -> 
     assert epochs[-1]["val_accuracy"] >= 0.9
 
 
-def test_best_weights_are_evaluated_on_other_data_with_fewer_classes_than_five(
+def test_best_weights_are_evaluated_on_other_data(
     colours: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = in_process(colours.folder, monkeypatch, capsys)
@@ -127,7 +127,7 @@ def test_best_weights_are_evaluated_on_other_data_with_fewer_classes_than_five(
     )
 
 
-def test_weights_load_into_the_resnet_of_torchvision(run: Runner) -> None:
+def test_weights_load_into_torchvision_resnet(run: Runner) -> None:
     write_pictures(run.folder / "pictures", {f"{split}/{name}": 2 for split in ("train", "val") for name in "ab"})
     flags = ("--model", "resnet18", "--image-size", "64", "--epochs", "1", "--batch-size", "2", "--workers", "0")
 
@@ -142,7 +142,7 @@ def test_weights_load_into_the_resnet_of_torchvision(run: Runner) -> None:
     )
 
 
-def test_a_last_image_alone_does_not_stop_batch_norm(run: Runner) -> None:
+def test_single_last_image_does_not_break_batch_norm(run: Runner) -> None:
     write_pictures(run.folder / "pictures", {"train/a": 9, "train/b": 8, "val/a": 5, "val/b": 4})
     flags = ("--model", "resnet18", "--image-size", "32", "--batch-size", "8", "--epochs", "1")
 
@@ -157,7 +157,7 @@ def test_a_last_image_alone_does_not_stop_batch_norm(run: Runner) -> None:
 
 
 def write_fashion(folder: Path, count: int) -> None:
-    """Write the four files of Fashion-MNIST with noise in them."""
+    """Write the four files of Fashion-MNIST, filled with noise."""
     folder.mkdir()
     for split in ("train", "t10k"):
         images = torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8)
@@ -167,7 +167,7 @@ def write_fashion(folder: Path, count: int) -> None:
             (folder / name).write_bytes(header + tensor.numpy().tobytes())
 
 
-def test_grey_images_fit_a_model_for_colours(run: Runner) -> None:
+def test_grey_images_train_a_model_for_colours(run: Runner) -> None:
     write_fashion(run.folder / "idx", count=40)
     flags = (
         "--data",
@@ -194,7 +194,7 @@ def test_grey_images_fit_a_model_for_colours(run: Runner) -> None:
     assert "16 training and 16 validation images" in ended.out
 
 
-def test_a_run_stops_at_its_target_and_says_so(run: Runner) -> None:
+def test_run_stops_at_its_target_accuracy(run: Runner) -> None:
     ended = run("train", "--epochs", "9", "--target-accuracy", "0.9", "--output", "out")
 
     assert ended.code == 0, ended.err
@@ -206,7 +206,7 @@ def test_a_run_stops_at_its_target_and_says_so(run: Runner) -> None:
     assert (end["reason"], end["epochs"]) == ("target accuracy 0.9 reached", len(reached))
 
 
-def test_a_run_that_gets_no_better_stops_and_says_so(run: Runner) -> None:
+def test_run_without_improvement_stops(run: Runner) -> None:
     ended = run("train", "--epochs", "9", "--patience", "2", "--lr", "1e-30", "--output", "out")
 
     assert ended.code == 0, ended.err
@@ -216,7 +216,7 @@ def test_a_run_that_gets_no_better_stops_and_says_so(run: Runner) -> None:
     assert (end["reason"], end["epochs"], end["best_epoch"]) == ("no better epoch for 2", 3, 1)
 
 
-def test_an_evaluation_has_the_threads_that_it_was_given(run: Runner) -> None:
+def test_evaluation_uses_the_given_threads(run: Runner) -> None:
     (run.folder / "nets.py").write_text(
         "import torch\n"
         "def net(classes):\n"

@@ -16,6 +16,6 @@ def normalised(classes: int, channels: int) -> nn.Module:
 
 
 def fashion() -> tuple[Source, Source]:
-    """Return 9,600 images of FashionMNIST to train on, and few to validate."""
+    """Return 9,600 training and 96 validation images of FashionMNIST."""
     data = open_data("fashion-mnist", directory=None, val_fraction=None, seed=0, limit=None)
     return spread(data.train, 9600), spread(data.val, 96)

@@ -1,7 +1,9 @@
-"""Trains five updates; writes the gradient of the first and the losses of all, given options of TrainConfig as JSON."""
+"""Trains five updates; writes the gradient of the first, and each rank's losses.
+
+Arguments: a folder, and options of TrainConfig as JSON.
+"""
 
 import json
-import os
 import sys
 from itertools import islice
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 
 from accel_train.config.load import make_config
 from accel_train.config.options import TrainConfig
-from accel_train.distributed import accelerator as distributed
+from accel_train.distributed.accelerator import stop
 from accel_train.events import Progress
 from accel_train.run.build import build_run
 from accel_train.run.session import Session
@@ -21,20 +23,17 @@ from accel_train.system.signals import StopSignals
 folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
 run = build_run(make_config(TrainConfig, options | {"log_every": 1, "output": folder / "run"}, {}), {})
 session = Session(run, StopSignals())
-rank = run.accelerator.process_index
 
 
 def write_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     gradient = torch.cat([p.grad.flatten() for group in optimizer.param_groups for p in group["params"]])
-    if rank == 0:
+    if run.processes.is_main:
         safetensors.torch.save_file({"gradient": gradient}, folder / "gradient.safetensors")
     hook.remove()
 
 
-hook = run.task.optimizer.register_step_pre_hook(write_gradient)
+hook = run.training.updater.optimizer.register_step_pre_hook(write_gradient)
 progress = (event for event in session.events() if isinstance(event, Progress))
 losses = [event.local_loss for event in islice(progress, 5)]
-(folder / f"losses_{rank}.json").write_text(json.dumps(losses))
-distributed.stop()
-sys.stdout.flush()
-os._exit(0)  # at the end of a script, with a DDP model still among its globals, torch 2.14 aborts about once in 16
+(folder / f"losses_{run.processes.rank}.json").write_text(json.dumps(losses))
+stop()

@@ -1,4 +1,4 @@
-"""Each update is the mean over the images of all its micro-batches, clipped once, with random numbers of its own."""
+"""Gradients are averaged over micro-batches and processes, clipped once, and augmented by index."""
 
 import json
 import re
@@ -10,37 +10,35 @@ from helpers.runner import Runner, read_metrics
 DIGITS = {"model": "cnn", "precision": "fp64", "epochs": 1, "lr": 0.1, "log_every": 1, "device": "cpu"}
 UNUSED = r"the loss does not depend on the model's parameter 1\.spare_head\.weight and 1 more"
 UNUSED_HINT = r"remove the unused part, or freeze it with requires_grad_\(False\)"
-WRITES_NORMS = """
-import json, os, sys, torch
-from accel_train.distributed import accelerator as distributed
-from accel_train.config.options import TrainConfig
+RECORDS_NORMS = """
+import json, sys, torch
 from accel_train.config.load import make_config
-from accel_train.system.signals import StopSignals
+from accel_train.config.options import TrainConfig
+from accel_train.distributed.accelerator import stop
 from accel_train.run.build import build_run
 from accel_train.run.session import Session
+from accel_train.system.signals import StopSignals
 
 limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grad_norm_
 
-def noting_clip(parameters, limit, *args, **kwargs):
+def recording_clip(parameters, limit, *args, **kwargs):
     norm = clip(parameters, limit, *args, **kwargs)
     limits.append(limit), before.append(norm.item())
     return norm
 
-def note_norm(optimizer, *_):
+def record_norm(optimizer, *_):
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
     at_step.append(torch.nn.utils.get_total_norm(gradients).item())
 
-torch.nn.utils.clip_grad_norm_ = noting_clip
-run = build_run(TrainConfig(**json.loads(sys.argv[1])), {})
+torch.nn.utils.clip_grad_norm_ = recording_clip
+run = build_run(make_config(TrainConfig, json.loads(sys.argv[1]), {}), {})
 session = Session(run, StopSignals())
-run.task.optimizer.register_step_pre_hook(note_norm)
+run.training.updater.optimizer.register_step_pre_hook(record_norm)
 for event in session.events():
     pass
-if run.accelerator.is_main_process:
+if run.processes.is_main:
     print(json.dumps({"limits": limits, "before": before, "at_step": at_step}))
-distributed.stop()
-sys.stdout.flush()
-os._exit(0)  # at the end of a script, with a DDP model still among its globals, torch 2.14 aborts about once in 16
+stop()
 """
 MODELS = """
 import json, os, random
@@ -60,7 +58,7 @@ def without_momentum(channels, classes):
     return nn.Sequential(nn.Conv2d(channels, 4, 3), norm, nn.Flatten(), nn.Linear(144, classes))
 
 class Brightened(nn.Linear):
-    '''Changes its images in place, by what it learns.'''
+    '''Changes its images in place, by a parameter.'''
     def __init__(self, classes):
         super().__init__(64, classes)
         self.brightness = nn.Parameter(torch.tensor(1.0))
@@ -73,7 +71,7 @@ def brightened(classes):
     return Brightened(classes)
 
 class Pixels:
-    '''Images alike, of one bright pixel: where it ends up tells how it was augmented.'''
+    '''Identical images with one bright pixel: its place after augmentation shows the shift.'''
     classes = ("a", "b")
 
     def __len__(self):
@@ -102,11 +100,11 @@ def witness(classes):
 """
 
 
-def test_accumulating_changes_neither_losses_nor_weights(run: Runner) -> None:
+def test_accumulation_changes_neither_losses_nor_weights(run: Runner) -> None:
     runs = []
     for accumulate in (1, 4):
         output = run.folder / str(accumulate)
-        # 200 images are 3 updates and 8 images left over, which must not count as a whole update.
+        # 200 images are 3 updates and 8 images, which must not become an update.
         options = {**DIGITS, "limit": 200, "batch_size": 64 // accumulate, "accumulate": accumulate, "output": output}
         ended = run("train", *flags(options))
         assert ended.code == 0, ended.err
@@ -120,12 +118,12 @@ def test_accumulating_changes_neither_losses_nor_weights(run: Runner) -> None:
     assert greatest_difference(one, four) < 1e-6
 
 
-def test_the_gradient_of_an_update_is_clipped_once_after_all_its_micro_batches(run: Runner) -> None:
+def test_gradient_is_clipped_once_per_update(run: Runner) -> None:
     limit, found = 0.05, []
     for processes in (1, 2):
         options = {**DIGITS, "limit": 192, "global_batch_size": 64, "batch_size": 8, "clip_norm": limit}
         options["output"] = str(run.folder / str(processes))
-        ended = run.script("-c", WRITES_NORMS, json.dumps(options), processes=processes)
+        ended = run.script("-c", RECORDS_NORMS, json.dumps(options), processes=processes)
         assert ended.code == 0, ended.err
         (norms,) = ended.records
         assert norms["limits"] == [limit] * 3
@@ -144,7 +142,7 @@ def test_the_gradient_of_an_update_is_clipped_once_after_all_its_micro_batches(r
     ],
     ids=["unused head", "unused head, exact", "SyncBatchNorm"],
 )
-def test_a_model_that_several_processes_cannot_train_is_refused(
+def test_model_that_processes_cannot_share_is_rejected(
     run: Runner, processes: int, model: str, more: tuple[str, ...], error: str, hint: str
 ) -> None:
     (run.folder / "models.py").write_text(MODELS)
@@ -155,8 +153,8 @@ def test_a_model_that_several_processes_cannot_train_is_refused(
 
 
 @pytest.mark.parametrize("model", ["without_momentum", "brightened"])
-def test_odd_models_are_trained_the_same_on_two_processes(run: Runner, model: str) -> None:
-    """BatchNorm without momentum averages all it has seen; who writes into images must not reach the next batch's."""
+def test_unusual_models_train_the_same_on_two_processes(run: Runner, model: str) -> None:
+    """BatchNorm with momentum=None; a model that changes its images in place must not change the next batch."""
     (run.folder / "models.py").write_text(MODELS)
     for processes in (1, 2):
         options = {**DIGITS, "model": f"models:{model}", "output": run.folder / str(processes)}
@@ -166,7 +164,7 @@ def test_odd_models_are_trained_the_same_on_two_processes(run: Runner, model: st
     assert greatest_difference(run.folder / "1", run.folder / "2") < 1e-9
 
 
-def test_the_processes_augment_differently_and_alike_in_every_run(run: Runner) -> None:
+def test_augmentation_differs_by_rank_and_repeats_in_every_run(run: Runner) -> None:
     (run.folder / "models.py").write_text(MODELS)
     seen = []
     for workers in (0, 1):

@@ -1,4 +1,4 @@
-"""A process that holds up the others is named and killed by them, long before Gloo gives up; a slow one is not."""
+"""The watchdog names and kills a hung rank long before Gloo times out, but not a slow one."""
 
 import os
 import re
@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from helpers import warm
+from helpers.marks import slow
 from helpers.processes import wait_until
 from helpers.runner import clean_environment, rank_environments
 
 TIMEOUT = 4
-"""That of watched.py."""
+"""Timeout of watched.py in seconds."""
 ENDED_WITHIN = TIMEOUT + 5
 SCRIPT = Path(__file__).with_name("watched.py")
 
@@ -69,7 +70,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def assert_named_and_killed(ranks: list[Rank], culprit: int) -> None:
-    """Wait until all have ended: the culprit by kill, the others with code 1, and one of them at least named it."""
+    """Check that the culprit is killed, that the others exit with code 1, and that they name it."""
     deadline = time.monotonic() + ENDED_WITHIN
     codes = [rank.code(deadline) for rank in ranks]
     assert codes == [-signal.SIGKILL if rank == culprit else 1 for rank in range(len(ranks))]
@@ -79,32 +80,32 @@ def assert_named_and_killed(ranks: list[Rank], culprit: int) -> None:
     assert set(re.findall(r"rank (\d+) \(process", named)) == {str(culprit)}
 
 
-@pytest.mark.parametrize(("processes", "culprit"), [(2, 1), (2, 0), (3, 1)])
-def test_a_stopped_process_is_named_and_killed(start: Start, processes: int, culprit: int) -> None:
+@pytest.mark.parametrize(("processes", "culprit"), [(2, 1), slow(2, 0), slow(3, 1)])
+def test_stopped_rank_is_named_and_killed(start: Start, processes: int, culprit: int) -> None:
     ranks = start(processes, "1000000")
     ranks[culprit].send(signal.SIGSTOP)
     assert_named_and_killed(ranks, culprit)
 
 
-@pytest.mark.parametrize("culprit", [0, 1])
-def test_a_process_that_others_wait_for_is_named_and_killed(start: Start, culprit: int) -> None:
+@pytest.mark.parametrize("culprit", [0, slow(1)])
+def test_rank_that_others_wait_for_is_named_and_killed(start: Start, culprit: int) -> None:
     assert_named_and_killed(start(2, "10", f"{culprit}:40"), culprit)
 
 
-def test_a_computation_longer_than_the_timeout_goes_on_if_all_compute(start: Start) -> None:
+def test_ranks_that_all_compute_longer_than_the_timeout_continue(start: Start) -> None:
     ranks = start(2, "10", "0:8", "1:7")
     assert [rank.code(time.monotonic() + 14) for rank in ranks] == [0, 0]
     assert not any("has not answered" in rank.text() for rank in ranks)
 
 
-def test_a_run_that_was_suspended_as_a_whole_goes_on(start: Start) -> None:
+def test_suspended_run_continues(start: Start) -> None:
     ranks = start(2, "10", "0:9", "1:9")
     time.sleep(1.5)
     for rank in ranks:
         rank.send(signal.SIGSTOP)
     time.sleep(TIMEOUT + 2)
     ranks[1].send(signal.SIGCONT)
-    time.sleep(1)  # it must not take the other, which wakes later, for one that hangs
+    time.sleep(1)  # it must not kill the other, which wakes later
     ranks[0].send(signal.SIGCONT)
     assert [rank.code(time.monotonic() + 14) for rank in ranks] == [0, 0]
     assert not any("has not answered" in rank.text() for rank in ranks)

@@ -1,4 +1,4 @@
-"""Every way of starting a run starts what was asked, or says why not; the commands are those of the README."""
+"""Every launcher starts what was asked or reports why not; the commands are those of the README."""
 
 import os
 import socket
@@ -29,21 +29,21 @@ FOR_GPUS: dict[str, dict[str, Any]] = {
     "fsdp2": {"distributed_type": "FSDP", "num_processes": 8, "num_machines": 1},
     "fsdp2_2_nodes": {"distributed_type": "FSDP", "num_processes": 16, "num_machines": 2},
 }
-"""What accelerate must read from those of its files that need GPUs."""
+"""What accelerate reads from the files that need GPUs."""
 
 
 def start(run: Runner, command: str, output: Path) -> Ended:
-    """Run a command line as written, on a machine without GPUs."""
+    """Run a command line as written, with hidden GPUs."""
     return run.program(
         [*command.split(), *SMALL.split(), "--output", str(output)],
         PATH=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])),
         CUDA_VISIBLE_DEVICES="",
-        HF_HOME=str(output.parent / "hf_home"),  # without a default file of the wizard's
+        HF_HOME=str(output.parent / "hf_home"),  # without a config of the wizard
     )
 
 
 def obtained(run: Runner, command: str, output: Path, names: dict[str, Any]) -> dict[str, Any]:
-    """Return what a command line's run says of itself, as far as named."""
+    """Return these fields of the run record that a command line leaves."""
     ended = start(run, command, output)
     assert ended.code == 0, ended.err
     (record,) = read_metrics(output, "run")
@@ -52,7 +52,7 @@ def obtained(run: Runner, command: str, output: Path, names: dict[str, Any]) -> 
 
 @pytest.fixture
 def busy_port() -> Iterator[None]:
-    """Hold the port that accelerate and torchrun use unless told otherwise; it may be held already."""
+    """Occupy the default port of accelerate and torchrun."""
     with socket.socket() as holder:
         with suppress(OSError):
             holder.bind(("", 29500))
@@ -72,17 +72,17 @@ def busy_port() -> Iterator[None]:
     ],
     ids=["alone", "accelerate --cpu", "bf16", "bf16, but fp32 by flag", "cpu.yaml", "cpu_2_processes.yaml"],
 )
-def test_what_was_asked_is_what_runs(run: Runner, command: str, expected: dict[str, Any]) -> None:
+def test_launcher_starts_what_was_asked(run: Runner, command: str, expected: dict[str, Any]) -> None:
     assert obtained(run, command, run.folder / "out", expected) == expected
 
 
-def test_the_script_at_a_clones_root_is_what_accelerate_launches_there(tmp_path: Path) -> None:
+def test_accelerate_launches_the_script_at_the_root_of_a_clone(tmp_path: Path) -> None:
     expected = ALONE | ACCELERATE
     assert obtained(Runner(ROOT), "accelerate launch accel_train train", tmp_path / "out", expected) == expected
 
 
 @pytest.mark.usefixtures("busy_port")
-def test_three_launchers_at_once_give_the_same_weights_on_two_processes(run: Runner) -> None:
+def test_three_launchers_at_once_give_identical_weights(run: Runner) -> None:
     commands = {
         "accel_train": "accel_train train --processes 2",
         "accelerate launch": "accelerate launch --multi_gpu --num_processes 2 -m accel_train train",
@@ -106,7 +106,7 @@ def test_three_launchers_at_once_give_the_same_weights_on_two_processes(run: Run
     ],
     ids=["ddp.yaml without GPUs"],
 )
-def test_what_cannot_run_is_refused_once_with_the_reason(run: Runner, command: str, error: str, hint: str) -> None:
+def test_missing_device_is_one_error(run: Runner, command: str, error: str, hint: str) -> None:
     ended = start(run, command, run.folder / "out")
     assert ended.code != 0
     lines = [line for line in ended.err.splitlines() if line.startswith(("error: ", "hint: "))]
@@ -115,7 +115,7 @@ def test_what_cannot_run_is_refused_once_with_the_reason(run: Runner, command: s
 
 
 @pytest.mark.parametrize("name", FOR_GPUS)
-def test_accelerate_reads_from_the_files_for_gpus_what_their_comments_say(name: str) -> None:
+def test_configs_for_gpus_are_read_by_accelerate(name: str) -> None:
     stored = load_config_from_file(str(CONFIGS / f"{name}.yaml"))
     expected = {"mixed_precision": "bf16", "use_cpu": False, **FOR_GPUS[name]}
     assert {key: getattr(stored, key) for key in expected} == expected
@@ -125,5 +125,5 @@ def test_accelerate_reads_from_the_files_for_gpus_what_their_comments_say(name: 
         assert (stored.machine_rank, stored.main_process_ip, stored.rdzv_backend) == (0, "10.0.0.1", "static")
 
 
-def test_every_accelerate_config_is_tested_here() -> None:
+def test_every_accelerate_config_is_tested() -> None:
     assert {path.stem for path in CONFIGS.iterdir()} == {"cpu", "cpu_2_processes", "fsdp2_cpu_2_processes", *FOR_GPUS}

@@ -1,4 +1,4 @@
-"""No process of a run outlives the run, however it ends, and no end is mistaken for another."""
+"""No process outlives its run, however the run ends, and the exit code and output tell how it ended."""
 
 import os
 import signal
@@ -6,126 +6,81 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import pytest
+from helpers.faults import TINY, Program, started
 from helpers.processes import lives
 from helpers.runner import Runner
 from PIL import Image
 
-MINIMAL = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--processes", "2")
 SECONDS_TO_STOP = 10
 """Less than the 30 after which the parent kills: processes must end by themselves."""
 
 
-@dataclass(frozen=True)
-class Running:
-    """A run of two processes that has begun to train."""
-
-    parent: subprocess.Popen[str]
-    ranks: list[psutil.Process]
-    """By rank."""
-    output: Path
-
-    def wait_for_all(self, seconds: float) -> tuple[int, str]:
-        """Return exit code and stderr of the parent once no process is left, failing if that takes longer."""
-        deadline = time.monotonic() + seconds
-        while alive := [rank for rank in self.ranks if lives(rank)]:
-            assert time.monotonic() < deadline, f"alive after {seconds} s: {alive}"
-            time.sleep(0.05)
-        _, err = self.parent.communicate(timeout=2)
-        return self.parent.returncode, err
-
-
 @pytest.fixture
-def endless(tmp_path: Path) -> Iterator[Callable[[], Running]]:
-    """Start `accel_train train --processes 2` with more epochs than anyone waits for; all is killed afterwards."""
-    started: list[Running] = []
+def endless(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Start `accel_train train --processes 2` with more epochs than anyone waits for, and return it in training."""
+    with ExitStack() as programs:
 
-    def start() -> Running:
-        output = tmp_path / "out"
-        words = [sys.executable, "-m", "accel_train", "train", *MINIMAL, "--epochs", "1000000", "--output", str(output)]
-        parent = subprocess.Popen(
-            words,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        ranks: list[psutil.Process] = []
-        running = Running(parent, ranks, output)
-        started.append(running)
-        deadline = time.monotonic() + 60
-        while not (output / "metrics.jsonl").exists() or '"epoch"' not in (output / "metrics.jsonl").read_text():
-            assert parent.poll() is None, parent.communicate()[1]
-            assert time.monotonic() < deadline, "no epoch has ended after 60 s"
-            time.sleep(0.1)
-        children = psutil.Process(parent.pid).children()
-        ranks += sorted(children, key=lambda child: int(child.environ()["RANK"]))
-        assert len(ranks) == 2
-        return running
+        def start(forked: bool = True) -> Program:
+            words = ("--output", tmp_path / "out", *TINY, "--epochs", "1000000")
+            program = programs.enter_context(started(tmp_path, *words, processes=2, forked=forked))
+            program.wait_for_epoch()
+            assert len(program.ranks()) == 2
+            return program
 
-    yield start
-    for running in started:
-        running.parent.kill()
-        running.parent.wait()
-        for rank in running.ranks:
-            with suppress(psutil.NoSuchProcess):
-                rank.kill()
+        yield start
 
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
-def test_a_signal_to_the_parent_ends_all(endless: Callable[[], Running], number: signal.Signals, code: int) -> None:
-    running = endless()
-    running.parent.send_signal(number)
-    ended_with, err = running.wait_for_all(SECONDS_TO_STOP)
-    assert ended_with == code, err
-    assert "Traceback" not in err
-    assert "terminate called" not in err
-    assert "of 2 " not in err  # nobody was killed
-    assert "another process" not in err  # nobody lost a peer
+def test_signal_to_the_parent_ends_all(endless: Callable[..., Program], number: signal.Signals, code: int) -> None:
+    program = endless(forked=number != signal.SIGTERM)
+    os.kill(program.pid, number)
+    assert program.wait(SECONDS_TO_STOP) == code, program.err
+    assert "Traceback" not in program.err
+    assert "terminate called" not in program.err
+    assert "of 2 " not in program.err  # none was killed
+    assert "another rank" not in program.err  # none lost a peer
 
 
-def test_a_second_ctrl_c_ends_all_at_once(endless: Callable[[], Running]) -> None:
-    running = endless()
-    running.ranks[1].suspend()  # so that they cannot agree on stopping
+def test_second_ctrl_c_ends_all_at_once(endless: Callable[..., Program]) -> None:
+    program = endless()
+    first, second = program.ranks()
+    second.suspend()  # so that they cannot agree on stopping
     for _ in range(2):
-        running.parent.send_signal(signal.SIGINT)
+        os.kill(program.pid, signal.SIGINT)
         time.sleep(1)
-    assert not lives(running.ranks[0])
-    running.ranks[1].resume()
-    code, err = running.wait_for_all(SECONDS_TO_STOP)
-    assert code == 130, err
-    assert "ended by a second SIGINT before it could save" in err
-    assert "Traceback" not in err
+    assert not lives(first)
+    second.resume()
+    assert program.wait(SECONDS_TO_STOP) == 130, program.err
+    assert "ended by a second SIGINT before it could save" in program.err
+    assert "Traceback" not in program.err
 
 
-def test_a_killed_parent_takes_its_processes_along(endless: Callable[[], Running]) -> None:
-    running = endless()
-    running.parent.kill()
-    code, err = running.wait_for_all(8)
-    assert code == -signal.SIGKILL
-    assert "Traceback" not in err
+def test_killed_parent_ends_its_ranks(endless: Callable[..., Program]) -> None:
+    program = endless()
+    program.process.kill()
+    assert program.wait(8) == -signal.SIGKILL
+    assert "Traceback" not in program.err
 
 
-def test_a_killed_process_is_named_and_ends_the_whole_run_as_a_failure(endless: Callable[[], Running]) -> None:
-    running = endless()
-    running.ranks[1].kill()
-    code, err = running.wait_for_all(15)
-    assert code == 128 + signal.SIGKILL, err  # the first failure's, not that of those who lost it
-    assert "rank 1 of 2 was killed by SIGKILL\n" in err
-    assert "rank 0 of 2" not in err  # it noticed in time
-    assert "Traceback" not in err
+def test_killed_rank_is_named_and_fails_the_run(endless: Callable[..., Program]) -> None:
+    program = endless()
+    program.ranks()[1].kill()
+    assert program.wait(15) == 128 + signal.SIGKILL, program.err  # the first failure's, not that of those who lost it
+    assert "rank 1 of 2 was killed by SIGKILL\n" in program.err
+    assert "rank 0 of 2" not in program.err  # it noticed in time
+    assert "Traceback" not in program.err
 
 
-def test_two_processes_end_soon_after_their_last_line_and_leave_no_complaint(run: Runner) -> None:
-    words = [sys.executable, "-m", "accel_train", "train", *MINIMAL, "--epochs", "1", "--output", str(run.folder / "o")]
+def test_two_processes_end_soon_after_their_last_line_without_warnings(run: Runner) -> None:
+    words = [sys.executable, "-m", "accel_train", "train", *TINY, "--processes", "2", "--epochs", "1"]
+    words += ["--output", str(run.folder / "out")]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -140,7 +95,7 @@ def test_two_processes_end_soon_after_their_last_line_and_leave_no_complaint(run
     assert "warning" not in err.lower()
 
 
-def test_a_picture_that_one_process_cannot_read_is_one_error_of_the_whole_run(run: Runner) -> None:
+def test_unreadable_picture_on_one_rank_is_one_error(run: Runner) -> None:
     for name, colour in {"a": "red", "b": "blue"}.items():
         for split, count in {"train": 16, "val": 2}.items():
             (run.folder / "pictures" / split / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A run on a packed folder is the same on any number of loader workers and, with --exact, of processes."""
+"""A run on a packed folder does not depend on the number of loader workers or, with --exact, of processes."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def weights(run: Runner, name: str, processes: int = 1, **options: object) -> by
     return (output / "model.safetensors").read_bytes()
 
 
-def test_neither_workers_nor_processes_change_a_byte(run: Runner) -> None:
+def test_weights_do_not_depend_on_workers_or_processes(run: Runner) -> None:
     make_packed(run)
     alone = weights(run, "alone", workers=0)
     assert weights(run, "workers", workers=2) == alone

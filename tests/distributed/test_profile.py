@@ -1,4 +1,4 @@
-"""A profile tells where time went, and changes nothing of what is computed."""
+"""`--profile` reports where the time goes and changes no result."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ def net(classes):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_weights_are_the_same_bytes_with_a_profile(run: Runner, processes: int) -> None:
+def test_profiling_does_not_change_the_weights(run: Runner, processes: int) -> None:
     for name, options in (("plain", ()), ("profiled", ("--profile",))):
         ended = run(*RUN, "--output", name, *options, processes=processes)
         assert ended.code == 0, ended.err
@@ -41,7 +41,7 @@ def test_weights_are_the_same_bytes_with_a_profile(run: Runner, processes: int) 
         assert names.count("forward") == 10 * 4 // processes
 
 
-def test_the_rank_that_the_others_wait_for_is_named(run: Runner) -> None:
+def test_slowest_rank_is_named(run: Runner) -> None:
     (run.folder / "slow.py").write_text(SLOW_ON_RANK_1)
     ended = run(*RUN[:-1], "--model", "slow:net", "--profile", "--output", "out", processes=2)
     assert ended.code == 0, ended.err
@@ -53,7 +53,7 @@ def test_the_rank_that_the_others_wait_for_is_named(run: Runner) -> None:
     assert waiting["communication"] > 50
 
 
-def test_a_run_that_has_too_little_left_says_that_it_was_not_profiled(run: Runner) -> None:
+def test_too_few_updates_left_to_profile_are_reported(run: Runner) -> None:
     words = (*RUN[:-1], "--output", "out")
     assert run(*words).code == 0
     again = run(*words, "--profile")

@@ -1,4 +1,4 @@
-"""A run goes on in mid-epoch on another number of processes and another strategy, as if it had not been interrupted."""
+"""A run resumes in mid-epoch on another number of processes or with another strategy, and computes the same."""
 
 from itertools import permutations
 from pathlib import Path
@@ -18,21 +18,23 @@ OPTIONS = {
     "ema": 100,
 }
 PLACES = {"one process": (1, "auto"), "DDP": (2, "ddp"), "FSDP2": (2, "fsdp2")}
-WRITES_WHAT_IT_RESTORES = """
-import os, safetensors.torch
-from accel_train.checkpoints import checkpointer as checkpoint
-from accel_train.distributed.strategies import fsdp2 as sharding
+WRITES_RESTORED_TENSORS = """
+import os, sys
+import safetensors.torch
+from accel_train.checkpoints.checkpointer import load_tensors
+from accel_train.cli.app import main
+from accel_train.run import restore
 
 def load_and_write(folder, trained):
-    load(folder, trained)
-    restored = {name: sharding.whole(tensor).contiguous() for name, tensor in trained.tensors().items()}
-    safetensors.torch.save_file(restored, f"restored_by_{os.environ.get('RANK', 0)}.safetensors")
+    load_tensors(folder, trained)
+    restored = {name: trained.strategy.full(tensor).contiguous() for name, tensor in trained.by_name().items()}
+    safetensors.torch.save_file(restored, f"restored_by_{os.environ['RANK']}.safetensors")
 
-load, checkpoint.load_tensors = checkpoint.load_tensors, load_and_write
-from accel_train.cli.app import main  # not sooner, nor anything else that takes over the function
+assert restore.load_tensors is load_tensors
+restore.load_tensors = load_and_write
 main()
 """
-"""As a script: accel_train, with one more thing to do. Each of its processes writes all that it goes on from."""
+"""accel_train, whose ranks also write the tensors that they resume from."""
 
 
 def train(run: Runner, place: str, *more: str | Path) -> str:
@@ -47,7 +49,7 @@ def losses(folder: Path, first: int, last: int) -> list[float]:
 
 
 def stored(checkpoint: Path) -> dict[str, Tensor]:
-    """Return all tensors of a checkpoint as whole ones, whoever has written them."""
+    """Return all tensors of a checkpoint, unsharded."""
     reader = HuggingFaceStorageReader(str(checkpoint / "tensors"))
     found = reader.read_metadata().state_dict_metadata
     tensors = {name: torch.empty(of.size, dtype=of.properties.dtype) for name, of in found.items()}
@@ -57,20 +59,20 @@ def stored(checkpoint: Path) -> dict[str, Tensor]:
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a whole run in every place."""
+    """Return a folder with an uninterrupted run in every place."""
     run = Runner(tmp_path_factory.mktemp("unbroken"))
     for place in PLACES:
         train(run, place, "--output", place)
     return run.folder
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # where `stored` reads
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # in `stored`
 @pytest.mark.parametrize(("before", "after"), list(permutations(PLACES, 2)))
-def test_every_place_goes_on_from_every_other(run: Runner, unbroken: Path, before: str, after: str) -> None:
+def test_run_resumes_with_other_processes_and_strategy(run: Runner, unbroken: Path, before: str, after: str) -> None:
     checkpoint = unbroken / before / "checkpoints" / "update_000010"
     processes, strategy = PLACES[after]
     words = ("train", *flags(OPTIONS), "--strategy", strategy, "--resume", checkpoint, "--output", "here")
-    ended = run.script("-c", WRITES_WHAT_IT_RESTORES, *words, processes=processes)
+    ended = run.script("-c", WRITES_RESTORED_TENSORS, *words, processes=processes)
     assert ended.code == 0, ended.err
     assert "resumed from update 10" in ended.out
 
@@ -89,15 +91,13 @@ def test_every_place_goes_on_from_every_other(run: Runner, unbroken: Path, befor
 
 
 @pytest.mark.parametrize(("before", "after"), [("FSDP2", "one process"), ("DDP", "FSDP2")])
-def test_a_run_that_ended_elsewhere_leaves_the_same_weights(
-    run: Runner, unbroken: Path, before: str, after: str
-) -> None:
+def test_finished_run_exports_the_same_weights_elsewhere(run: Runner, unbroken: Path, before: str, after: str) -> None:
     train(run, after, "--resume", unbroken / before / "checkpoints" / "update_000020", "--output", "ended")
     for name in ("model.safetensors", "best.safetensors"):
         assert (run.folder / "ended" / name).read_bytes() == (unbroken / before / name).read_bytes()
 
 
-def test_going_back_to_an_older_checkpoint_does_not_meet_the_later_ones(run: Runner) -> None:
+def test_resuming_from_an_older_checkpoint_ignores_newer_ones(run: Runner) -> None:
     train(run, "one process", "--output", "out")
     older = run.folder / "out" / "checkpoints" / "update_000010"
     out = train(run, "one process", "--resume", older, "--epochs", "2")

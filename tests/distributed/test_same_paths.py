@@ -1,4 +1,4 @@
-"""The same run however its images are read: from files or packed, by loader workers or none, on one process or two."""
+"""Results do not depend on how images are read: from files or packed, with or without loader workers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,18 +27,18 @@ WAYS = {
     "pictures": (f"{FILES} --workers 0", f"{FILES} --workers 2", f"{PACKED} --workers 0", f"{PACKED} --workers 2"),
     "in memory": ("--cache off", "--cache device", "--cache ram", "--cache ram --workers 2"),
 }
-"""Words that let a run read the same images in different ways."""
+"""Options by which a run reads the same images in different ways."""
 
 
 def photograph(height: int, width: int, seed: int) -> Image.Image:
-    """Make something smooth and lively, no two places of which are alike."""
+    """Return a smooth random picture."""
     places = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     return Image.fromarray(places).resize((width, height), Image.Resampling.BICUBIC)
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Make JPEGs, upright or not, whose shorter sides are SIDE, and pack them without loss; runs begin there."""
+    """Return a runner in a folder of JPEGs of all orientations, shorter side SIDE, that are also packed losslessly."""
     run = Runner(tmp_path_factory.mktemp("pictures"))
     for number in range(60):
         path = run.folder / "photographs" / "ab"[number % 2] / f"{number}.jpg"
@@ -61,8 +61,8 @@ def carry_out(pictures: Runner, way: str, processes: int) -> Path:
     return folder
 
 
-def unlike_the_first(folders: Sequence[Path]) -> list[str]:
-    """Return the names of the runs whose weights are not, byte for byte, those of the first."""
+def different_from_first(folders: Sequence[Path]) -> list[str]:
+    """Return the names of the runs whose weights differ from those of the first."""
     first, *others = (
         [(folder / f"{name}.safetensors").read_bytes() for name in ("model", "best")] for folder in folders
     )
@@ -70,10 +70,10 @@ def unlike_the_first(folders: Sequence[Path]) -> list[str]:
 
 
 @pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
-def test_a_run_does_not_depend_on_how_its_images_are_read(pictures: Runner, ways: Sequence[str]) -> None:
+def test_results_do_not_depend_on_how_images_are_read(pictures: Runner, ways: Sequence[str]) -> None:
     alone, together = ([carry_out(pictures, way, processes) for way in ways] for processes in (1, 2))
-    assert unlike_the_first(alone) == []
-    assert unlike_the_first(together) == []
+    assert different_from_first(alone) == []
+    assert different_from_first(together) == []
     assert len(losses(alone[0], 1)) == 20
     assert losses(together[0], 2) == pytest.approx(losses(alone[0], 1), rel=1e-7)
     assert ids(together[0], 2) == ids(alone[0], 1)
@@ -89,14 +89,14 @@ def read_epoch(data: Path, size: int, epoch: int) -> Tensor:
     return batch.images_BCHW.double()
 
 
-def test_packing_without_loss_keeps_the_pixels_of_every_crop(pictures: Runner) -> None:
+def test_lossless_packing_keeps_the_pixels_of_every_crop(pictures: Runner) -> None:
     images, packed = (read_epoch(pictures.folder / name, 24, epoch=1) for name in ("photographs", "packed"))
     assert packed.equal(images)
 
 
 @pytest.mark.parametrize("size", [16, 8])
-def test_where_files_are_decoded_at_a_fraction_crops_agree_to_half_a_pixel(pictures: Runner, size: int) -> None:
-    """A crop's edges are then rounded to pixels of the smaller picture, of which it holds `size` or more."""
+def test_crops_of_scaled_decoding_agree_to_half_a_pixel(pictures: Runner, size: int) -> None:
+    """A crop's edges are rounded to pixels of the smaller picture, and it has at least `size` of them."""
     images, other_crops = (read_epoch(pictures.folder / "photographs", size, epoch) for epoch in (1, 2))
     packed = read_epoch(pictures.folder / "packed", size, epoch=1)
     down_B, right_B = (packed.diff(dim=dim).abs().mean((1, 2, 3)) for dim in (2, 3))

@@ -1,4 +1,4 @@
-"""Images held in memory lie there once for all processes of a machine, or in each of them, as asked."""
+"""Images in memory are stored once per machine or once per process, as asked."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from helpers.runner import Runner
 
 IMAGES_BYTES = 24_000 * 3 * 32 * 32
-"""Of the 20,000 training images, and a fifth as many to validate."""
+"""Of 20,000 training and 4,000 validation images."""
 DATA = "synthetic:20000,3,32,32,10"
 LOOKING_MODEL = """
 import os
@@ -28,8 +28,12 @@ def build(classes):
 """
 
 
-def look(run: Runner, *words: str) -> tuple[list[set[str]], list[int]]:
-    """Train on two processes; return for each the anonymous files that it maps, and the bytes that are its alone."""
+Found = tuple[list[set[str]], list[int]]
+"""The shared memory files that each process maps, and its private bytes."""
+
+
+def look(run: Runner, *words: str) -> Found:
+    """Train on two processes and return what they find."""
     (run.folder / "looking.py").write_text(LOOKING_MODEL)
     ended = run(
         *("train", "--data", DATA, "--limit", "64", "--model", "looking:build", "--batch-size", "16"),
@@ -50,18 +54,22 @@ def _kilobytes(status: Path, name: str) -> int:
     return int(found[1])
 
 
+@pytest.fixture(scope="module")
+def not_shared(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return look(Runner(tmp_path_factory.mktemp("not_shared")), "--cache", "off")
+
+
 @pytest.mark.parametrize("words", [(), ("--cache", "ram"), ("--cache", "ram", "--workers", "1")])
-def test_processes_of_a_machine_share_what_lies_in_ram(run: Runner, words: tuple[str, ...]) -> None:
-    (first, second), shared = look(run, *words)
-    assert len(first) == 4  # images and labels, to train and to validate
+def test_cache_in_ram_is_shared_by_processes(run: Runner, not_shared: Found, words: tuple[str, ...]) -> None:
+    (first, second), private = look(run, *words)
+    assert len(first) == 4  # training and validation images and labels
     assert first == second
-    (_, _), alone = look(run, "--cache", "off")
-    assert min(alone) - max(shared) > 0.9 * IMAGES_BYTES
+    assert min(not_shared[1]) - max(private) > 0.9 * IMAGES_BYTES
 
 
-def test_each_process_has_its_own_where_that_is_asked_for(run: Runner) -> None:
-    for place in ("off", "device"):
-        assert look(run, "--cache", place)[0] == [set(), set()]
+def test_each_process_has_its_own_images_if_asked(run: Runner, not_shared: Found) -> None:
+    assert not_shared[0] == [set(), set()]
+    assert look(run, "--cache", "device")[0] == [set(), set()]
 
 
 def can_mount() -> bool:
@@ -69,9 +77,10 @@ def can_mount() -> bool:
     return bool(tried) and not tried.returncode
 
 
-@pytest.mark.skipif(not can_mount(), reason="not everybody may mount")
-def test_loader_workers_need_no_room_in_dev_shm(run: Runner) -> None:
-    """In a container it has 64 MB; here a batch alone is larger than it."""
+@pytest.mark.slow
+@pytest.mark.skipif(not can_mount(), reason="mounting is not permitted")
+def test_loader_workers_need_no_space_in_dev_shm(run: Runner) -> None:
+    """A container gives /dev/shm 64 MB; here a single batch is larger than it."""
     small = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
     words = ["train", "--data", "synthetic:320,3,128,128,4", "--model", "mlp", "--batch-size", "32", "--workers", "2"]
     words += ["--epochs", "2", "--device", "cpu", "--output", "run"]

@@ -1,4 +1,4 @@
-"""What `accelerate config` writes is obeyed: its questions are answered as a person would, and its file launched."""
+"""The file that `accelerate config` writes starts what was answered."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ FIELD = r"([^\r\n]*\?[^\r\n]*): ?$"
 
 
 def answer_wizard(file: Path, machine: int, answers: dict[str, str]) -> None:
-    """Have the wizard write a file: a question that holds a key gets its answer, others the default."""
+    """Let the wizard write a file; a question that contains a key gets its answer, others the default."""
     words = ["-m", "accelerate.commands.accelerate_cli", "config", "--config_file", str(file)]
     wizard = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60, dimensions=(50, 200))
     left = {"type of machine": str(machine), **answers}
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
     ],
     ids=["one CPU process", "multi-CPU", "multi-GPU on CPUs"],
 )
-def test_the_wizards_file_starts_what_was_answered(
+def test_config_of_the_wizard_starts_what_was_answered(
     run: Runner,
     machine: int,
     answers: dict[str, str],

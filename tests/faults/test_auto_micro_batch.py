@@ -1,4 +1,4 @@
-"""--auto-micro-batch finds what fits into the memory of every process, keeps the global batch, and searches once."""
+"""--auto-micro-batch finds the largest batch that fits on every process, keeps the global batch, and searches once."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ WORDS = (
 
 
 def give_room(*mebibytes: int) -> None:
-    """Set how much memory each rank may take once it has loaded torch."""
+    """Set how much memory each rank may allocate after importing torch."""
     for rank, room in enumerate(mebibytes):
         Path(f"room_{rank}").write_text(str(room))
 
@@ -49,9 +49,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ((1500,), 16, "16 per process × 1 process × 2 accumulations = 32 per update"),
         ((3000, 1000), 8, "8 per process × 2 processes × 2 accumulations = 32 per update"),
     ],
-    ids=["one process", "two of which the second has less"],
+    ids=["one process", "two processes, the second with less memory"],
 )
-def test_what_fits_everywhere_is_found_once(rooms: tuple[int, ...], found: int, batch: str, tmp_path: Path) -> None:
+def test_batch_that_fits_everywhere_is_found_once(
+    rooms: tuple[int, ...], found: int, batch: str, tmp_path: Path
+) -> None:
     give_room(*rooms)
     words = ("--output", "run", *WORDS, "--auto-micro-batch", "--processes", str(len(rooms)))
     program = finished(tmp_path, *words, "--epochs", "1")

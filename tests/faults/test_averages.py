@@ -1,4 +1,4 @@
-"""With --ema the average of the weights is judged, kept and resumed, in plain files, wherever the run is placed."""
+"""With --ema the averaged weights are evaluated, exported and resumed, under every strategy."""
 
 import json
 from collections.abc import Callable
@@ -12,9 +12,10 @@ import yaml
 from helpers.faults import ON_CPU, TINY, Program, assert_same_run, finished, started
 from torch import Tensor, nn
 
-from accel_train.checkpoints.checkpointer import Trained, load_tensors
+from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors
+from accel_train.distributed.strategies.ddp import DDP
 from accel_train.models.build import build_model
-from accel_train.training.ema import WeightAverage
+from accel_train.training.ema import Ema
 
 HALF_LIFE = 96.0
 UPDATES = 12
@@ -36,7 +37,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".log": lambda file: file.read_text(encoding="utf-8"),
     "": lambda file: file.read_text(encoding="utf-8"),
 }
-"""By suffix of the files that a run may leave: none of them can run code."""
+"""Readers by suffix of the files that a run may leave; none of them can run code."""
 
 Ended = tuple[Program, Path]
 
@@ -48,7 +49,7 @@ def network() -> nn.Module:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ended]:
-    """Return what gives the program and the folder of a run that has ended at a place."""
+    """Return a function that returns the program and the folder of a run that has ended at a place."""
 
     @cache
     def run(place: str) -> Ended:
@@ -64,16 +65,16 @@ def words(place: str, folder: Path) -> tuple[str | Path, ...]:
 
 
 def saved(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the weights of a checkpoint, and their average."""
-    module = network()
-    trained = Trained(module, torch.optim.SGD(module.parameters(), momentum=0.9), WeightAverage(module, 0.5))
-    load_tensors(checkpoint, trained)
-    assert trained.average
-    return module.state_dict(), trained.average.tensors()
+    """Return the weights of a checkpoint and their average."""
+    module, strategy = network(), DDP()
+    ema = Ema(module, 0.5, strategy)
+    optimizer = torch.optim.SGD(module.parameters(), momentum=0.9)
+    load_tensors(checkpoint, TrainedTensors(module, optimizer, ema, strategy))
+    return module.state_dict(), ema.tensors()
 
 
 def averaged(folder: Path, updates: int) -> dict[str, Tensor]:
-    """Average the weights and BatchNorm's statistics of every update in float64, from those at the beginning on."""
+    """Average the weights and BatchNorm statistics of all updates in float64, starting from the initial ones."""
     decay = 0.5 ** (16 / HALF_LIFE)
     average = {name: tensor.double() for name, tensor in network().state_dict().items()}
     for update in range(1, updates + 1):
@@ -89,7 +90,7 @@ def epochs(folder: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_left_are_averages_that_load_anywhere(place: str, run: Callable[[str], Ended]) -> None:
+def test_exported_weights_are_the_averages(place: str, run: Callable[[str], Ended]) -> None:
     _, folder = run(place)
     best = [record["update"] for record in epochs(folder) if record["best"]][-1]
     for name, update in (("model.safetensors", UPDATES), ("best.safetensors", best)):
@@ -100,18 +101,18 @@ def test_what_is_left_are_averages_that_load_anywhere(place: str, run: Callable[
             if tensor.is_floating_point():
                 torch.testing.assert_close(tensor.double(), expected[key], rtol=1e-5, atol=1e-7)
             else:
-                assert tensor == UPDATES, key  # a counter is not averaged
+                assert tensor == UPDATES, key  # counters are not averaged
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_all_files_are_plain(place: str, run: Callable[[str], Ended]) -> None:
+def test_no_file_can_run_code(place: str, run: Callable[[str], Ended]) -> None:
     _, folder = run(place)
     for file in filter(Path.is_file, folder.rglob("*")):
         READERS[file.suffix](file)
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_killed_run_keeps_its_average(place: str, run: Callable[[str], Ended], tmp_path: Path) -> None:
+def test_killed_run_resumes_its_average(place: str, run: Callable[[str], Ended], tmp_path: Path) -> None:
     _, unbroken = run(place)
     output = tmp_path / "run"
     line = ("--output", output, *words(place, unbroken.parent))
@@ -121,7 +122,7 @@ def test_a_killed_run_keeps_its_average(place: str, run: Callable[[str], Ended],
     assert_same_run(output, unbroken)
 
 
-def test_the_accuracy_of_the_average_is_shown_and_decides(run: Callable[[str], Ended]) -> None:
+def test_accuracy_of_the_average_is_shown_and_picks_the_best(run: Callable[[str], Ended]) -> None:
     program, folder = run("one process")
     found = epochs(folder)
     lines = [line for line in program.out.splitlines() if line.startswith("epoch ")]
@@ -129,16 +130,16 @@ def test_the_accuracy_of_the_average_is_shown_and_decides(run: Callable[[str], E
         assert f"val accuracy {record['val_accuracy']:.4f}  " in line
         assert f"ema {record['ema_val_accuracy']:.4f}" in line
     best = [record["best"] for record in found]
-    assert best == better_than_all_before(found, "ema_val_accuracy")
-    assert best != better_than_all_before(found, "val_accuracy"), "these data do not tell one from the other"
+    assert best == is_best_so_far(found, "ema_val_accuracy")
+    assert best != is_best_so_far(found, "val_accuracy"), "both pick the same epochs on these data"
 
 
-def better_than_all_before(found: list[dict[str, float]], name: str) -> list[bool]:
+def is_best_so_far(found: list[dict[str, float]], name: str) -> list[bool]:
     values = [record[name] for record in found]
     return [all(value > before for before in values[:i]) for i, value in enumerate(values)]
 
 
-def test_a_target_is_reached_by_the_average(tmp_path: Path) -> None:
+def test_target_accuracy_is_that_of_the_average(tmp_path: Path) -> None:
     words = (*TINY, "--epochs", "2", "--ema", "1e9", "--target-accuracy", "0.9")
     program = finished(tmp_path, "--output", tmp_path / "run", *words)
     assert "all epochs done\n" in program.out

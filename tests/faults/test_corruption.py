@@ -1,4 +1,4 @@
-"""A damaged checkpoint is noticed and named; the run goes on from an older one to the same end."""
+"""A damaged checkpoint is reported, and the run resumes from an older one to the same end."""
 
 import os
 import pickle
@@ -62,28 +62,28 @@ def _newest(output: Path) -> Path:
 
 
 def assert_falls_back(output: Path, newest: Path, baseline: Path) -> None:
-    """Check that the run ends well from an older checkpoint, and says so."""
+    """Check that the run reports the damage, resumes from an older checkpoint and ends like the baseline."""
     program = finished(output.parent, "--output", output, *WORDS)
     assert f"{newest.name} is damaged" in program.out
     assert 0 < program.resumed() < update_of(newest)
     assert_same_run(output, baseline)
 
 
-def test_every_file_of_a_checkpoint_is_damaged_here(output: Path) -> None:
+def test_every_file_of_a_checkpoint_is_tested(output: Path) -> None:
     newest = _newest(output)
     assert sorted(path.relative_to(newest).as_posix() for path in newest.rglob("*") if path.is_file()) == sorted(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_run_goes_on_from_before_a_damaged_checkpoint(damage: str, name: str, output: Path, baseline: Path) -> None:
+def test_run_resumes_from_an_older_checkpoint(damage: str, name: str, output: Path, baseline: Path) -> None:
     newest = _newest(output)
     DAMAGES[damage](newest / name)
     assert_falls_back(output, newest, baseline)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_checkpoint_that_was_asked_for_is_refused(name: str, output: Path) -> None:
+def test_damaged_checkpoint_that_was_asked_for_is_rejected(name: str, output: Path) -> None:
     newest = _newest(output)
     DAMAGES["truncate"](newest / name)  # of the manifest a flipped bit may be in another file's digest
     program = finished(output.parent, "--output", output, "--resume", newest, *WORDS, code=2)
@@ -94,7 +94,7 @@ def test_a_damaged_checkpoint_that_was_asked_for_is_refused(name: str, output: P
 
 
 class Trap:
-    """What makes a folder when it is unpickled."""
+    """Makes a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -103,7 +103,7 @@ class Trap:
         return os.mkdir, (str(self._folder),)
 
 
-def test_a_pickle_in_a_checkpoint_never_runs(output: Path, baseline: Path, tmp_path: Path) -> None:
+def test_pickle_in_a_checkpoint_is_never_loaded(output: Path, baseline: Path, tmp_path: Path) -> None:
     newest = _newest(output)
     data = pickle.dumps(Trap(tmp_path / "sprung"))
     for name in ("x.pkl", "tensors/.metadata"):  # the second is what torch.distributed.checkpoint unpickles

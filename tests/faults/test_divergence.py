@@ -1,4 +1,4 @@
-"""A loss that is no number stops all processes within one log interval, or is gone back from; nothing bad is saved."""
+"""A non-finite loss stops all processes within one log interval or rolls back; no non-finite value is saved."""
 
 import json
 import re
@@ -19,7 +19,7 @@ BATCHES = {
     1: ("--batch-size", "4", "--accumulate", "2"),
     2: ("--batch-size", "4", "--accumulate", "1", "--processes", "2"),
 }
-"""By number of processes: 8 updates an epoch, of the same images."""
+"""Options by number of processes: 8 updates an epoch, of the same images."""
 FRAGILE = """
 import torch
 from torch import nn
@@ -38,7 +38,7 @@ class Images:
         return image.fill_(50) if self.ids[i] == POISON else image, i % 2
 
 class Fragile(nn.Sequential):
-    '''Finds no number for an image whose pixels are all alike.'''
+    '''Returns NaN for an image whose pixels are all equal.'''
 
     def forward(self, images):
         alike = images.amax((1, 2, 3)) == images.amin((1, 2, 3))
@@ -56,7 +56,7 @@ Poison = Callable[[int], None]
 
 @pytest.fixture
 def poison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Poison:
-    """Return what makes an update of the first epoch no number, on the second half of its images: those of rank 1."""
+    """Return a function that makes the loss of an update NaN, by an image of its second half, which rank 1 has."""
     monkeypatch.chdir(tmp_path)
 
     def write(update: int) -> None:
@@ -83,7 +83,7 @@ def assert_finite(output: Path) -> None:
             assert tensor.isfinite().all(), (file, name)
 
 
-def test_what_one_rank_finds_stops_both_within_a_log_interval(poison: Poison, tmp_path: Path) -> None:
+def test_nan_on_one_rank_stops_both_within_a_log_interval(poison: Poison, tmp_path: Path) -> None:
     poison(5)
     words = (*WORDS, *BATCHES[2], "--log-every", "3", "--save-every", "2updates", "--schedule", "constant")
     program = finished(tmp_path, "--output", tmp_path / "run", *words, "--warmup-epochs", "0", code=2)
@@ -104,9 +104,7 @@ def test_what_one_rank_finds_stops_both_within_a_log_interval(poison: Poison, tm
         pytest.param(2, 100, "1epoch", marks=pytest.mark.chaos),
     ],
 )
-def test_no_weights_are_kept_that_a_learning_rate_has_blown_up(
-    processes: int, log_every: int, save_every: str, tmp_path: Path
-) -> None:
+def test_no_non_finite_weights_are_saved(processes: int, log_every: int, save_every: str, tmp_path: Path) -> None:
     words = (*TINY, "--processes", str(processes), "--epochs", "3", "--save-every", save_every, "--lr", "1e30")
     program = finished(tmp_path, "--output", tmp_path / "run", *words, "--log-every", str(log_every), code=2)
     assert re.search(
@@ -115,22 +113,22 @@ def test_no_weights_are_kept_that_a_learning_rate_has_blown_up(
     assert_finite(tmp_path / "run")
 
 
-def test_nothing_saved_yet_cannot_be_gone_back_to(poison: Poison, tmp_path: Path) -> None:
+def test_rollback_without_a_checkpoint_is_an_error(poison: Poison, tmp_path: Path) -> None:
     poison(2)
     program = finished(tmp_path, "--output", tmp_path / "run", *WORDS, *BATCHES[1], "--on-nan", "rollback", code=2)
     assert the_error(program).endswith("; nothing has been saved yet")
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_run_that_goes_back_goes_on_without_the_updates_since(processes: int, poison: Poison, tmp_path: Path) -> None:
-    poison(5)  # and one update of each later epoch, as the same image returns
+def test_rollback_skips_the_updates_since_the_checkpoint(processes: int, poison: Poison, tmp_path: Path) -> None:
+    poison(5)  # and one update of each later epoch, because the image returns
     words = (*WORDS, *BATCHES[processes], "--epochs", "12", "--save-every", "3updates", "--log-every", "2")
     unkilled, killed = tmp_path / "unkilled", tmp_path / "killed"
     program = finished(tmp_path, "--output", unkilled, *words, "--on-nan", "rollback")
     notes = [line for line in program.out.splitlines() if line.startswith("note:")]
     where = "the loss of update 5" + " on rank 1" * (processes == 2)
     assert notes[0].startswith(f"note: {where} is not finite: found after update 6, ")
-    assert notes[0].endswith(": rolled back to update_000003, leaving out the updates 4 to 6")
+    assert notes[0].endswith(": rolled back to update_000003, skipping the updates 4 to 6")
     assert len(notes) == 12
     assert_finite(unkilled)
     with started(tmp_path, "--output", killed, *words, "--on-nan", "rollback") as program:
@@ -143,7 +141,7 @@ def test_a_run_that_goes_back_goes_on_without_the_updates_since(processes: int, 
     assert states[0]["position"]["skipped"] == states[1]["position"]["skipped"]
 
 
-def test_an_epoch_that_ends_without_numbers_is_never_the_best(poison: Poison, tmp_path: Path) -> None:
+def test_epoch_that_ends_with_nan_is_never_the_best(poison: Poison, tmp_path: Path) -> None:
     poison(7)
     words = (*WORDS, *BATCHES[1], "--epochs", "2", "--save-every", "3updates", "--log-every", "100")
     program = finished(tmp_path, "--output", tmp_path / "run", *words, "--on-nan", "rollback")
@@ -151,14 +149,14 @@ def test_an_epoch_that_ends_without_numbers_is_never_the_best(poison: Poison, tm
     assert_finite(tmp_path / "run")
 
 
-def test_an_epoch_that_is_left_out_as_a_whole_has_no_training_loss(poison: Poison, tmp_path: Path) -> None:
+def test_skipped_epoch_has_no_training_loss(poison: Poison, tmp_path: Path) -> None:
     poison(3)
     folder = tmp_path / "run"
     start = ("--output", folder, *WORDS, *BATCHES[1], "--log-every", "100", "--on-nan", "rollback")
     Path("fragile.py").write_text(Path("fragile.py").read_text().replace("POISON =", "POISON = -1 if True else"))
     finished(tmp_path, *start, "--epochs", "1")
-    poison(3)  # which the second epoch meets somewhere
+    poison(3)  # an image that the second epoch has somewhere
     program = finished(tmp_path, *start, "--epochs", "2")
-    assert "rolled back to update_000008, leaving out the updates 9 to 16" in program.out
+    assert "rolled back to update_000008, skipping the updates 9 to 16" in program.out
     assert [record["train_loss"] is None for record in read_metrics(folder, "epoch")] == [False, True]
     assert "train loss -" in program.out

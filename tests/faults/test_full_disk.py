@@ -1,4 +1,4 @@
-"""A full disk ends a run with one error, leaves the last checkpoint whole, and the run goes on once there is room."""
+"""A full disk ends a run with one error and a valid last checkpoint; the run resumes when there is space."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ TRAIN = ("train", "--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-s
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 1.8 MB: room for a checkpoint and a half."""
+    """Mount a file system of 1.8 MB, enough for a checkpoint and a half."""
     place = tmp_path / "disk"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1800k", "tmpfs", str(place)], check=True)
@@ -20,7 +20,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_full_disk_is_one_error_and_the_run_goes_on_with_room(run: Runner, small_disk: Path) -> None:
+def test_full_disk_is_one_error_and_the_run_resumes_with_space(run: Runner, small_disk: Path) -> None:
     assert run(*TRAIN, "--output", "whole").code == 0
     full = run(*TRAIN, "--output", small_disk / "run")
     assert full.code == 2, full.err

@@ -1,4 +1,4 @@
-"""A run that begins with the weights of another takes nothing else, and needs them no more once it has saved."""
+"""--init-from takes only the weights of a run, and needs them no more after the first checkpoint."""
 
 import shutil
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["", "model.safetensors"])
-def test_weights_are_taken_from_a_run_or_a_file(name: str, source: Path, tmp_path: Path) -> None:
+def test_weights_are_loaded_from_a_run_or_a_file(name: str, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     program = finished(tmp_path, "--output", output, "--init-from", source / name, *TINY, *STANDS_STILL)
     assert f"note: weights from {source / 'model.safetensors'}: 6 tensors\n" in program.out
@@ -33,7 +33,7 @@ def test_weights_are_taken_from_a_run_or_a_file(name: str, source: Path, tmp_pat
     assert (output / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
 
 
-def test_a_head_for_other_classes_is_replaced_and_that_is_said(source: Path, tmp_path: Path) -> None:
+def test_replaced_head_is_reported(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     data = ("--data", "synthetic:64,1,8,8,3")
     program = finished(tmp_path, "--output", output, "--init-from", source, *data, *MODEL, *STANDS_STILL)
@@ -42,7 +42,7 @@ def test_a_head_for_other_classes_is_replaced_and_that_is_said(source: Path, tmp
     assert {name for name in ended if not torch.equal(begun[name], ended[name])} == HEAD
 
 
-def test_a_run_goes_on_without_what_it_began_with(source: Path, tmp_path: Path) -> None:
+def test_run_resumes_without_its_initial_weights(source: Path, tmp_path: Path) -> None:
     begun = shutil.copytree(source, tmp_path / "begun")
     words = ("--output", tmp_path / "run", "--init-from", begun, *TINY, "--epochs", "500")
     with started(tmp_path, *words) as program:
@@ -60,7 +60,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_file_that_is_wrong_is_one_error(damage: str, tmp_path: Path) -> None:
+def test_wrong_file_is_one_error(damage: str, tmp_path: Path) -> None:
     file = tmp_path / "begin.safetensors"
     DAMAGES[damage](file)
     program = finished(tmp_path, "--output", tmp_path / "run", "--init-from", file, *TINY, code=2)

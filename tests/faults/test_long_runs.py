@@ -1,4 +1,4 @@
-"""The same command goes on with a run whatever became of it, and refuses to go on with another."""
+"""The same command resumes its run, whatever happened to it, and rejects a run of another configuration."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,7 @@ WORDS = (*TINY, "--epochs", "3")
 
 
 def killed_after(saved: int, folder: Path, *words: str | Path) -> Program:
-    """Return a run that was killed once it had saved so many updates."""
+    """Return a run that was killed when it had saved N updates."""
     with started(folder, *words) as program:
         program.wait_for(lambda: program.saved() >= saved)
     return program
@@ -36,7 +36,7 @@ def die_before_saving(output: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [make_empty, die_before_saving])
-def test_a_folder_without_a_checkpoint_is_begun_in(
+def test_run_starts_in_a_folder_without_a_checkpoint(
     prepare: Callable[[Path], None], baseline: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
@@ -46,7 +46,7 @@ def test_a_folder_without_a_checkpoint_is_begun_in(
     assert_same_run(output, baseline)
 
 
-def test_a_finished_run_has_nothing_to_do(baseline: Path, tmp_path: Path) -> None:
+def test_finished_run_has_nothing_to_do(baseline: Path, tmp_path: Path) -> None:
     output = shutil.copytree(baseline, tmp_path / "run")
     program = finished(tmp_path, "--output", output, *WORDS)
     assert program.resumed() == 24
@@ -54,7 +54,7 @@ def test_a_finished_run_has_nothing_to_do(baseline: Path, tmp_path: Path) -> Non
     assert_same_run(output, baseline)
 
 
-def test_another_configuration_is_refused_with_what_differs(baseline: Path, tmp_path: Path) -> None:
+def test_another_configuration_is_rejected_with_the_differences(baseline: Path, tmp_path: Path) -> None:
     before = (baseline / "metrics.jsonl").read_bytes()
     program = finished(tmp_path, "--output", baseline, *WORDS, "--lr", "0.5", "--seed", "3", code=2)
     error, hint = program.err.splitlines()
@@ -64,7 +64,7 @@ def test_another_configuration_is_refused_with_what_differs(baseline: Path, tmp_
     assert (baseline / "metrics.jsonl").read_bytes() == before
 
 
-def test_a_run_goes_on_wherever_it_is_placed(tmp_path: Path) -> None:
+def test_run_resumes_with_another_placement(tmp_path: Path) -> None:
     output = tmp_path / "run"
     placed = (("--workers", "1"), ("--accumulate", "1"), ("--log-every", "7", "--keep", "1", "--timeout", "99"))
     saved = 0
@@ -74,7 +74,7 @@ def test_a_run_goes_on_wherever_it_is_placed(tmp_path: Path) -> None:
         saved = program.saved()
 
 
-def test_processes_that_cannot_share_an_update_are_refused_with_those_that_can(tmp_path: Path) -> None:
+def test_number_of_processes_that_cannot_share_an_update_is_rejected(tmp_path: Path) -> None:
     words = ("--output", tmp_path / "run", *ENDLESS, "--batch-size", "2", "--global-batch-size", "6")
     killed_after(5, tmp_path, *words, "--save-every", "5updates")
     program = finished(tmp_path, *words, "--processes", "2", code=2)
@@ -83,11 +83,11 @@ def test_processes_that_cannot_share_an_update_are_refused_with_those_that_can(t
     assert hint.endswith("the number of processes can be 1, 3")
 
 
-def test_a_time_limit_stops_a_run_that_then_goes_on(tmp_path: Path) -> None:
+def test_time_limit_stops_a_run_that_resumes(tmp_path: Path) -> None:
     saved = 0
     for _ in range(2):
         with started(tmp_path, "--output", tmp_path / "run", *ENDLESS, "--time-limit", "3s") as program:
-            assert program.wait(10) == 0, program.err  # a busy machine takes more than the tenth left for saving
+            assert program.wait(10) == 0, program.err  # a busy machine takes longer than the tenth left for saving
         assert program.resumed() == saved
         assert program.saved() > saved
         saved = program.saved()
@@ -95,7 +95,7 @@ def test_a_time_limit_stops_a_run_that_then_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", ["killed", "ended"])
-def test_learning_rates_are_those_of_one_run(stop: str, tmp_path: Path) -> None:
+def test_resumed_run_follows_the_same_schedule(stop: str, tmp_path: Path) -> None:
     words = (*TINY, "--warmup-epochs", "1.5", "--schedule", "constant", "--log-every", "1", "--save-every", "3updates")
     unbroken, output = tmp_path / "unbroken", tmp_path / "run"
     finished(tmp_path, "--output", unbroken, *words, "--epochs", "6")

@@ -1,19 +1,20 @@
-"""A rank or a launcher that dies or hangs ends a run soon, named and with nothing left alive, or is started again."""
+"""A rank or launcher that dies or hangs is named and ends the run within seconds, or is restarted."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from helpers.faults import ENDLESS, LAUNCHERS, ON_CPU, finished, started
+from helpers.faults import ENDLESS, ON_CPU, finished, started
+from helpers.marks import in_turn
 from helpers.processes import lives, wait_until
+from helpers.runner import LAUNCHERS
 
 from accel_train.checkpoints.store import newest_valid, update_of
 
 ANY_LAUNCHER = [("accel_train", 2), ("accelerate", 1), ("accelerate", 2), ("torchrun", 2)]
-"""Those that are a process of their own, with how many they start."""
+"""Launchers that are a process of their own, and the number of ranks."""
 ANY_RANK = [(launcher, rank) for rank in (1, 0) for launcher in LAUNCHERS]
-"""Of two, by launcher."""
+"""Launchers, and one of two ranks."""
 LEARNING = ("--data", "digits", "--model", "cnn", "--batch-size", "16", "--global-batch-size", "32", *ON_CPU)
 SLOW = """
 import os, time
@@ -36,13 +37,8 @@ def data():
 """
 
 
-def in_turn(cases: Sequence[tuple[str, int]], times: int, in_ci: int) -> list[object]:
-    """Return so many parameters, the cases again and again; all but the first are for the long test."""
-    return [pytest.param(*cases[i % len(cases)], marks=[pytest.mark.chaos] * (i >= in_ci)) for i in range(times)]
-
-
-@pytest.mark.parametrize(("launcher", "rank"), in_turn(ANY_RANK, times=20, in_ci=3))
-def test_a_killed_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "rank"), in_turn(ANY_RANK, times=20, quick=1, more=2))
+def test_killed_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_path: Path) -> None:
     with started(tmp_path, "--output", tmp_path / "run", *ENDLESS, launcher=launcher, processes=2) as program:
         program.wait_for_epoch()
         program.ranks()[rank].kill()
@@ -51,8 +47,8 @@ def test_a_killed_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_p
     assert re.search(named, program.err, re.DOTALL), program.err
 
 
-@pytest.mark.parametrize(("launcher", "rank"), in_turn(ANY_RANK, times=6, in_ci=1))
-def test_a_stopped_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "rank"), in_turn(ANY_RANK, times=6, quick=0, more=1))
+def test_stopped_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_path: Path) -> None:
     words = ("--output", tmp_path / "run", "--timeout", "10", *ENDLESS)
     with started(tmp_path, *words, launcher=launcher, processes=2) as program:
         program.wait_for_epoch()
@@ -61,8 +57,8 @@ def test_a_stopped_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_
     assert f"rank {rank} (process" in program.err
 
 
-def test_a_timeout_is_honoured_while_a_rank_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1 sleeps for 40 s before a collective: both end long before it would wake."""
+def test_timeout_ends_a_run_whose_rank_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 sleeps for 40 s before a collective; both end long before it would wake."""
     monkeypatch.chdir(tmp_path)
     Path("slow.py").write_text(SLOW, encoding="utf-8")
     words = ("--data", "slow:data", "--model", "mlp", "--batch-size", "8", "--workers", "0", *ON_CPU)
@@ -73,7 +69,7 @@ def test_a_timeout_is_honoured_while_a_rank_sleeps(tmp_path: Path, monkeypatch: 
     assert "rank 1 (process" in program.err
 
 
-@pytest.mark.parametrize(("launcher", "processes"), in_turn(ANY_LAUNCHER, times=10, in_ci=4))
+@pytest.mark.parametrize(("launcher", "processes"), in_turn(ANY_LAUNCHER, times=10, quick=2, more=2))
 def test_ranks_whose_launcher_is_killed_save_and_end(launcher: str, processes: int, tmp_path: Path) -> None:
     with started(tmp_path, "--output", tmp_path / "run", *ENDLESS, launcher=launcher, processes=processes) as program:
         program.wait_for_epoch()
@@ -85,8 +81,8 @@ def test_ranks_whose_launcher_is_killed_save_and_end(launcher: str, processes: i
     assert (update_of(checkpoint), problems) == (program.saved(), [])
 
 
-@pytest.mark.parametrize(("launcher", "rank"), in_turn([("torchrun", 1), ("accelerate", 0)], times=6, in_ci=1))
-def test_a_launcher_that_restarts_ranks_has_them_resume(launcher: str, rank: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "rank"), in_turn([("torchrun", 1), ("accelerate", 0)], times=6, quick=0, more=1))
+def test_restarted_ranks_resume(launcher: str, rank: int, tmp_path: Path) -> None:
     words = (*LEARNING, "--epochs", "4", "--save-every", "10updates")
     restarts = ("--max_restarts", "2")
     with started(
@@ -102,7 +98,7 @@ def test_a_launcher_that_restarts_ranks_has_them_resume(launcher: str, rank: int
     assert weights[0] == weights[1]
 
 
-def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_second_run_in_the_same_folder_is_rejected(tmp_path: Path) -> None:
     words = ("--output", tmp_path / "run", *ENDLESS)
     with started(tmp_path, *words) as first:
         first.wait_for_epoch()

@@ -1,35 +1,39 @@
-"""A signal ends a run soon, saved, under every launcher, and the run goes on from there."""
+"""A signal makes a run save and end within seconds under every launcher, and the run resumes from there."""
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from signal import SIGINT, Signals
 
 import psutil
 import pytest
-from helpers.faults import ENDLESS, LAUNCHERS, Program, loader_workers, started
+from helpers.faults import ENDLESS, Program, loader_workers, started
+from helpers.marks import by_target
+from helpers.runner import LAUNCHERS
 
 import accel_train
 from accel_train.checkpoints.store import newest_valid, update_of
 
-IN_CI = {
+QUICK = [
     ("accel_train", 1, 2, "SIGTERM"),
     ("accel_train", 2, 0, "SIGUSR1"),
     ("accel_train", 2, 2, "SIGINT"),
+    ("torchrun", 2, 2, "SIGTERM"),
+]
+MORE = [
     ("accelerate", 1, 0, "SIGTERM"),
     ("accelerate", 1, 2, "SIGINT"),
     ("accelerate", 2, 2, "SIGUSR1"),
     ("torchrun", 1, 0, "SIGINT"),
     ("torchrun", 1, 2, "SIGUSR1"),
-    ("torchrun", 2, 2, "SIGTERM"),
-}
-"""Each value of one with each of another."""
+]
+"""Together, these have every pair of values."""
 SIGNALS = ("SIGTERM", "SIGUSR1", "SIGINT")
 SOURCE = str(Path(accel_train.__file__).parent)
 
 
-def assert_a_signal_saves_and_ends(
+def assert_signal_saves_and_ends(
     folder: Path,
     send: Callable[[Program], None],
     code: int | None = None,
@@ -38,60 +42,55 @@ def assert_a_signal_saves_and_ends(
     processes: int,
     workers: int,
 ) -> None:
-    """Check that a run ends within 10 s of a signal, with this code or some failure's, and goes on where it was."""
+    """Check that a run ends within 10 s of a signal, with `code` or any failure's, and resumes where it ended."""
     output = folder / "run"
     words = ("--output", output, *ENDLESS)
     with started(folder, *words, "--workers", str(workers), launcher=launcher, processes=processes) as program:
         program.wait_for_epoch()
         ranks = program.ranks()
         assert len(ranks) == processes
-        assert all(len(loader_workers(rank)) == 2 * workers for rank in ranks)  # training's and validation's
+        assert all(len(loader_workers(rank)) == 2 * workers for rank in ranks)  # for training and for validation
         send(program)
         ended_with = program.wait(10)
     streams = program.out + program.err
     assert ended_with == code if code else ended_with != 0, streams
     assert f"after update {program.saved()} (saved)" in program.out, streams
-    assert SOURCE not in streams  # nor in a traceback of the launcher's
+    assert SOURCE not in streams  # not even in a traceback of the launcher
     assert launcher != "accel_train" or "Traceback" not in streams, streams
     checkpoint, problems = newest_valid(output / "checkpoints")
     assert checkpoint
     assert (update_of(checkpoint), problems) == (program.saved(), [])
-    with started(folder, *words) as program:  # always on one process: that is quick
+    with started(folder, *words) as program:  # always on one process, which is quick
         program.wait_for(lambda: program.resumed() == update_of(checkpoint))
-
-
-def chaos_unless(in_ci: Collection[tuple[object, ...]], cases: Iterable[tuple[object, ...]]) -> list[object]:
-    """Return parameters, those of the long test alone marked so."""
-    return [pytest.param(*case, marks=[pytest.mark.chaos] * (case not in in_ci)) for case in cases]
 
 
 @pytest.mark.parametrize(
     ("launcher", "processes", "workers", "name"),
-    chaos_unless(IN_CI, itertools.product(LAUNCHERS, (1, 2), (0, 2), SIGNALS)),
+    by_target(itertools.product(LAUNCHERS, (1, 2), (0, 2), SIGNALS), quick=QUICK, more=MORE),
 )
-def test_a_signal_saves_and_ends_a_run_that_then_goes_on(
+def test_signal_saves_and_ends_a_run_that_resumes(
     launcher: str, processes: int, workers: int, name: str, tmp_path: Path
 ) -> None:
-    """Ctrl-C, too, leaves no rank alive and a last checkpoint that loads."""
+    """No rank survives, and the last checkpoint loads."""
     number = Signals[name]
 
     def send(program: Program) -> None:
-        # Other launchers do not hand SIGUSR1 on.
+        # Other launchers do not forward SIGUSR1.
         to_ranks = name == "SIGUSR1" and launcher != "accel_train"
         for process in program.ranks() if to_ranks else [psutil.Process(program.pid)]:
             process.send_signal(number)
 
     code = 128 + number if launcher == "accel_train" else None
-    assert_a_signal_saves_and_ends(tmp_path, send, code, launcher=launcher, processes=processes, workers=workers)
+    assert_signal_saves_and_ends(tmp_path, send, code, launcher=launcher, processes=processes, workers=workers)
 
 
 @pytest.mark.parametrize(
-    ("launcher", "processes"), chaos_unless([("accelerate", 1)], itertools.product(LAUNCHERS, (1, 2)))
+    ("launcher", "processes"), by_target(itertools.product(LAUNCHERS, (1, 2)), quick=[("accelerate", 1)])
 )
 def test_ctrl_c_in_a_terminal_saves_and_ends_a_run(launcher: str, processes: int, tmp_path: Path) -> None:
-    assert_a_signal_saves_and_ends(
+    assert_signal_saves_and_ends(
         tmp_path,
-        lambda program: os.killpg(program.pid, SIGINT),  # a terminal sends it to all in the foreground
+        lambda program: os.killpg(program.pid, SIGINT),  # a terminal sends it to its foreground group
         launcher=launcher,
         processes=processes,
         workers=2,
@@ -99,15 +98,15 @@ def test_ctrl_c_in_a_terminal_saves_and_ends_a_run(launcher: str, processes: int
 
 
 @pytest.mark.parametrize(
-    ("launcher", "name"), chaos_unless([("accel_train", "SIGTERM")], itertools.product(LAUNCHERS, SIGNALS[:2]))
+    ("launcher", "name"), by_target(itertools.product(LAUNCHERS, SIGNALS[:2]), quick=[("accel_train", "SIGTERM")])
 )
-def test_a_signal_to_every_process_but_the_launcher_saves_and_ends_a_run(
+def test_signal_to_every_process_but_the_launcher_saves_and_ends_a_run(
     launcher: str, name: str, tmp_path: Path
 ) -> None:
-    """As a scheduler sends it, to loader workers too."""
+    """A scheduler sends it, also to loader workers."""
 
     def send(program: Program) -> None:
         for process in program.tree()[1:]:
             process.send_signal(Signals[name])
 
-    assert_a_signal_saves_and_ends(tmp_path, send, launcher=launcher, processes=2, workers=2)
+    assert_signal_saves_and_ends(tmp_path, send, launcher=launcher, processes=2, workers=2)

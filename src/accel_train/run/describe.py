@@ -69,12 +69,13 @@ def _config_values(run: Run) -> tuple[dict[str, Any], dict[str, str]]:
         "accumulate": (plan.accumulate, "global batch size / (batch size × processes)"),
     }
     values = run.config.model_dump()
+    if run.config.auto_micro_batch:  # the search decides, not the values given
+        values |= {"batch_size": None, "accumulate": None}
+        found["batch_size"] = (plan.batch_size, "--auto-micro-batch")
     origins = {"precision": "launcher" if "ACCELERATE_MIXED_PRECISION" in os.environ else "default"} | run.origins
     for name, (value, origin) in found.items():
         if values[name] is None:
             values[name], origins[name] = value, origin
-    if plan.batch_size != run.config.batch_size or run.config.auto_micro_batch:
-        values["batch_size"], origins["batch_size"] = plan.batch_size, "--auto-micro-batch"
     return values, origins
 
 

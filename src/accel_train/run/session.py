@@ -98,6 +98,7 @@ class Session:
         finally:
             self._saver.close()
             self._run.watchdog.stop()
+            self._lock.release()  # this process may go on to other runs
 
     def _with_hint(self, error: BaseException) -> BaseException:
         """Return an error with a hint if memory has run out, else the error itself."""

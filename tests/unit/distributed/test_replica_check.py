@@ -1,10 +1,14 @@
-"""A fingerprint changes with every bit, position and number; the first process that differs is found by it."""
+"""A fingerprint changes with every bit, position and number, and finds the first rank that differs."""
+
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from accel_train.distributed.replica_check import fingerprint, first_difference
+from accel_train.distributed import process_group
+from accel_train.distributed.replica_check import compare, fingerprint, first_difference
+from accel_train.errors import UserError
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool)
 SIZES = (1, 3, 2**14, 2**14 + 1, 100_000)
@@ -16,7 +20,7 @@ def some(size: int = 100_000, dtype: torch.dtype = torch.float32) -> Tensor:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
-def test_one_bit_anywhere_changes_it(dtype: torch.dtype, size: int) -> None:
+def test_any_bit_changes_the_fingerprint(dtype: torch.dtype, size: int) -> None:
     tensor = some(size, dtype)
     found = {fingerprint([tensor])}
     assert fingerprint([tensor.clone()]) in found
@@ -39,7 +43,7 @@ def test_pairs_of_changed_signs_do_not_cancel() -> None:
     assert len(found) == 7
 
 
-def test_order_and_boundaries_of_tensors_and_numbers_count() -> None:
+def test_order_and_boundaries_of_tensors_change_the_fingerprint() -> None:
     a, b = torch.arange(3.0), torch.arange(3.0, 5.0)
     found = [
         fingerprint([]),
@@ -62,33 +66,16 @@ def test_order_and_boundaries_of_tensors_and_numbers_count() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_neither_memory_layout_nor_gradients_count() -> None:
+def test_memory_format_and_gradients_do_not_change_the_fingerprint() -> None:
     images_BCHW = torch.randn(2, 3, 4, 4)
     expected = fingerprint([images_BCHW])
     assert fingerprint([images_BCHW.to(memory_format=torch.channels_last)]) == expected
     assert fingerprint([images_BCHW.clone().requires_grad_()]) == expected
 
 
-def test_bits_count_rather_than_values() -> None:
+def test_equal_values_with_other_bits_differ() -> None:
     assert fingerprint([torch.tensor([0.0])]) != fingerprint([torch.tensor([-0.0])])
     assert fingerprint([torch.tensor([torch.nan])]) == fingerprint([torch.tensor([torch.nan])])
-
-
-class _Placement:
-    def __init__(self, replicated: bool) -> None:
-        self._replicated = replicated
-
-    def is_replicate(self) -> bool:
-        return self._replicated
-
-
-def test_of_distributed_tensors_the_replicated_count() -> None:
-    plain, other = torch.arange(4.0), torch.arange(4.0, 8.0)
-    for replicated in (True, False):
-        tensor = other.clone()
-        tensor.placements = (_Placement(replicated),)
-        tensor.to_local = other.clone
-        assert fingerprint([plain, tensor]) == fingerprint([plain, other] if replicated else [plain])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +83,7 @@ def test_of_distributed_tensors_the_replicated_count() -> None:
     [
         ([[1, 2]], None),
         ([[1, 2], [1, 2], [1, 2]], None),
-        ([[1, 2], [1, 3]], (1, "order")),  # of two, rank 0 is right
+        ([[1, 2], [1, 3]], (1, "order")),  # of two, rank 0 counts as right
         ([[9, 2], [1, 2], [1, 2]], (0, "weights")),
         ([[1, 2], [1, 3], [8, 2]], (1, "order")),  # the first rank
         ([[1, 2], [8, 3], [1, 2]], (1, "weights")),  # the first name
@@ -104,7 +91,20 @@ def test_of_distributed_tensors_the_replicated_count() -> None:
         ([[5, 2], [1, 2], [1, 2], [7, 2]], (0, "weights")),
     ],
 )
-def test_the_first_rank_that_differs_from_most_is_named(
+def test_first_rank_that_differs_from_the_majority_is_found(
     by_rank: list[list[int]], expected: tuple[int, str] | None
 ) -> None:
     assert first_difference(by_rank, ["weights", "order"]) == expected
+
+
+def test_differing_rank_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exchange(group: Any, own: list[int]) -> list[list[int]]:
+        assert all(-(2**63) <= value < 2**63 for value in own)
+        return [own, [own[0], own[1] - 1]]
+
+    compare(None, {"weights": 2**64 - 1, "order": 0}, update=7)
+    monkeypatch.setattr(process_group, "exchange", exchange)
+    with pytest.raises(
+        UserError, match="the order of rank 1 differ from those of the other ranks, found after update 7"
+    ):
+        compare(None, {"weights": 2**64 - 1, "order": 1}, update=7)

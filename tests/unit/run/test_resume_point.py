@@ -1,38 +1,48 @@
-"""A run's place is found, and whether it is still the same run, by its files and fields alone."""
+"""The resume point is found from files, and a run is the same if fields that change its result are equal."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accel_train.checkpoints import store as checkpoint_folders
+from accel_train.checkpoints import store
 from accel_train.checkpoints.run_folder import config_text
-from accel_train.config.options import PLACEMENT, TrainConfig
+from accel_train.config.options import PLACEMENT, ResolvedConfig
 from accel_train.errors import UserError
-from accel_train.run.resume_point import Place, differences, find_place, same_run
+from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
 
-CONFIG = TrainConfig(model="mlp", epochs=3, batch_size=8, lr=0.1)
-CHOSEN = {"global_batch_size": 16, "image_size": 8, "precision": "fp32"}
-"""What data, model or launcher decide."""
+CONFIG = ResolvedConfig(
+    model="mlp",
+    epochs=3,
+    augment="none",
+    batch_size=8,
+    warmup_epochs=0.5,
+    lr=0.1,
+    lr_scaling="none",
+    weight_decay=0,
+    precision="fp32",
+)
+FOUND = {"global_batch_size": 16, "image_size": 8}
+"""What data and model decide."""
 
 
 def stored(**changed: Any) -> dict[str, Any]:
-    return CONFIG.model_dump(mode="json") | CHOSEN | changed
+    return CONFIG.model_dump(mode="json") | FOUND | changed
 
 
 def make_run(folder: Path, *updates: int, finished: bool = False) -> Path:
     """Make the folder of a run with these checkpoints."""
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(config_text(CONFIG.model_dump() | CHOSEN, {}, PLACEMENT))
+    (folder / "config.yaml").write_text(config_text(CONFIG.model_dump() | FOUND, {}, PLACEMENT))
     for update in updates:
-        checkpoint_folders.commit(checkpoint_folders.begin(folder / "checkpoints", update, "run"))
+        store.commit(store.begin(folder / "checkpoints", update, "run"))
     if finished:
         (folder / "model.safetensors").touch()
     return folder
 
 
-def place(output: Path | None = None, resume: str = "auto", same: bool = True) -> Place:
-    return find_place(output, resume, "digits_cnn", lambda config: same)
+def find(output: Path | None = None, resume: str = "auto", same: bool = True) -> ResumePoint:
+    return find_resume_point(output, resume, "digits_cnn", lambda config: same)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         *(("keep", 9), ("on_nan", "rollback")),
     ],
 )
-def test_what_only_places_a_run_does_not_make_it_another(field: str, value: Any) -> None:
+def test_run_with_other_placement_is_the_same(field: str, value: Any) -> None:
     changed = CONFIG.model_copy(update={field: value})
     assert differences(changed, stored()) == []
     assert getattr(same_run(changed, changed.epochs, stored(), Path("runs/a")), field) == (
@@ -65,7 +75,7 @@ def test_what_only_places_a_run_does_not_make_it_another(field: str, value: Any)
         *(("global_batch_size", 32), ("image_size", 9), ("precision", "bf16"), ("exact", True), ("patience", 3)),
     ],
 )
-def test_what_changes_the_result_makes_it_another(field: str, value: Any) -> None:
+def test_run_with_another_result_is_not_the_same(field: str, value: Any) -> None:
     changed = CONFIG.model_copy(update={field: value})
     was = stored()[field]
     assert differences(changed, stored()) == [(field, was, value)]
@@ -75,16 +85,16 @@ def test_what_changes_the_result_makes_it_another(field: str, value: Any) -> Non
     assert refused.value.message == f"runs/a holds a run of another configuration: {option} {value} instead of {was}"
 
 
-def test_all_that_differs_is_named_in_order() -> None:
+def test_all_differences_are_listed_in_order() -> None:
     changed = CONFIG.model_copy(update={"seed": 1, "lr": 0.2, "processes": 2})
     assert differences(changed, stored()) == [("lr", 0.1, 0.2), ("seed", 0, 1)]
 
 
-def test_what_was_found_later_is_taken_over() -> None:
-    assert same_run(CONFIG, None, stored(), Path("runs/a")).model_dump() == CONFIG.model_dump() | CHOSEN
+def test_values_that_data_and_model_decided_are_kept() -> None:
+    assert same_run(CONFIG, None, stored(), Path("runs/a")).model_dump() == CONFIG.model_dump() | FOUND
 
 
-def test_a_batch_size_that_was_searched_for_is_kept() -> None:
+def test_batch_size_that_a_search_found_is_kept() -> None:
     searching = CONFIG.model_copy(update={"auto_micro_batch": True})
     before = stored(auto_micro_batch=True, batch_size=2)
     assert differences(searching, before) == []
@@ -92,40 +102,40 @@ def test_a_batch_size_that_was_searched_for_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("asked", "then"), [(None, 3), (3, 3), (9, 9)])
-def test_a_run_may_be_made_longer(asked: int | None, then: int) -> None:
+def test_run_can_be_extended(asked: int | None, then: int) -> None:
     assert same_run(CONFIG, asked, stored(), Path("runs/a")).epochs == then
 
 
-def test_a_run_is_not_made_shorter() -> None:
+def test_run_cannot_be_shortened() -> None:
     with pytest.raises(UserError, match="--epochs 2 is fewer than the 3 of the run in runs/a"):
         same_run(CONFIG, 2, stored(), Path("runs/a"))
 
 
 @pytest.mark.parametrize("resume", ["auto", "never"])
-def test_a_new_or_empty_folder_is_begun_in(resume: str) -> None:
+def test_new_or_empty_folder_starts_a_run(resume: str) -> None:
     Path("empty").mkdir()
     for name in ("new", "empty"):
-        assert place(Path(name), resume) == Place(Path(name))
+        assert find(Path(name), resume) == ResumePoint(Path(name))
 
 
-def test_a_run_that_has_saved_is_gone_on_with() -> None:
+def test_run_that_has_saved_is_resumed() -> None:
     folder = make_run(Path("run"), 3, 6)
-    found = place(folder)
+    found = find(folder)
     assert (found.folder, found.source, found.checkpoint) == (folder, folder, None)
     assert found.stored
-    assert {name: found.stored[name] for name in ("model", "batch_size", *CHOSEN)} == CHOSEN | {
+    assert {name: found.stored[name] for name in ("model", "batch_size", *FOUND)} == FOUND | {
         "model": "mlp",
         "batch_size": 8,
     }
 
 
-def test_a_run_that_has_not_saved_is_begun_anew() -> None:
-    assert place(make_run(Path("run"))) == Place(Path("run"))
+def test_run_that_has_not_saved_starts_from_scratch() -> None:
+    assert find(make_run(Path("run"))) == ResumePoint(Path("run"))
 
 
-def test_never_does_not_write_over_a_run() -> None:
+def test_resume_never_does_not_overwrite_a_run() -> None:
     with pytest.raises(UserError, match="--output run holds a run"):
-        place(make_run(Path("run"), 3), "never")
+        find(make_run(Path("run"), 3), "never")
 
 
 @pytest.mark.parametrize(
@@ -138,16 +148,14 @@ def test_never_does_not_write_over_a_run() -> None:
     ],
     ids=["unfinished", "finished", "another run", "never"],
 )
-def test_without_output_the_latest_is_gone_on_with_if_it_is_unfinished_and_the_same(
-    finished: bool, same: bool, resume: str, number: int
-) -> None:
+def test_latest_run_is_resumed_if_unfinished_and_the_same(finished: bool, same: bool, resume: str, number: int) -> None:
     make_run(Path("runs/digits_cnn_001"), 3, finished=finished)
-    found = place(None, resume, same)
+    found = find(None, resume, same)
     assert found.folder == Path(f"runs/digits_cnn_00{number}")
     assert (found.stored is not None) == (number == 1)
 
 
-def test_a_run_or_a_checkpoint_may_be_named_and_gone_on_with_elsewhere() -> None:
+def test_named_run_or_checkpoint_is_resumed_also_elsewhere() -> None:
     folder = make_run(Path("run"), 3, 6)
     checkpoint = folder / "checkpoints" / "update_000003"
     for resume, output, expected in (
@@ -155,12 +163,12 @@ def test_a_run_or_a_checkpoint_may_be_named_and_gone_on_with_elsewhere() -> None
         (checkpoint, None, (folder, folder, checkpoint)),
         (checkpoint, Path("new"), (Path("new"), folder, checkpoint)),
     ):
-        found = place(output, str(resume))
+        found = find(output, str(resume))
         assert (found.folder, found.source, found.checkpoint) == expected
         assert found.stored
 
 
-def test_what_cannot_be_gone_on_with_is_refused() -> None:
+def test_what_cannot_be_resumed_is_rejected() -> None:
     checkpoint = make_run(Path("run"), 3) / "checkpoints" / "update_000003"
     make_run(Path("other"))
     (checkpoint / "MANIFEST.json").unlink()
@@ -173,4 +181,4 @@ def test_what_cannot_be_gone_on_with_is_refused() -> None:
         (Path("run"), Path("other"), "--output other holds another run"),
     ):
         with pytest.raises(UserError, match=message):
-            place(output, str(resume))
+            find(output, str(resume))

@@ -1,11 +1,9 @@
 """EMA equals a hand computation, sharded or not, and the weights that it replaces come back bit-identical."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -15,14 +13,6 @@ from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
 
 DECAY = 0.9
-
-
-@pytest.fixture
-def gloo(tmp_path: Path) -> Iterator[torch.distributed.device_mesh.DeviceMesh]:
-    """Return the mesh of a single process."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
-    torch.distributed.destroy_process_group()
 
 
 def make_net(dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -119,7 +109,7 @@ def test_averages_can_be_loaded_in_place() -> None:
         assert net[0].bias.tolist() == [7] * 4
 
 
-def test_averages_are_sharded_like_weights_under_fsdp2(gloo: torch.distributed.device_mesh.DeviceMesh) -> None:
+def test_averages_are_sharded_like_weights_under_fsdp2(gloo: DeviceMesh) -> None:
     """With reshard_after_forward=False, unsharded weights of one evaluation would be used by the next."""
     plain, sharded = make_net(), make_net()
     fully_shard(sharded[0], mesh=gloo)

@@ -39,7 +39,9 @@ MAIN, FIRST, SECOND = logits((1.0, 0.0)), logits((0.0, 1.0)), logits((3.0, 0.0))
         (InceptionOutputs(MAIN, None), [], 0.4),
     ],
 )
-def test_auxiliary_heads_are_weighted_and_their_logits_ignored(outputs: object, heads: list[Tensor], weight: float) -> None:
+def test_auxiliary_heads_are_weighted_and_their_logits_ignored(
+    outputs: object, heads: list[Tensor], weight: float
+) -> None:
     labels, smoothing = torch.tensor([0]), 0.1
     assert split_outputs(outputs) == (MAIN, heads, weight)
     loss, logits_BK = training_loss(outputs, labels, smoothing)

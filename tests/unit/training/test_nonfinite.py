@@ -31,9 +31,7 @@ def test_finite_losses_and_weights_pass() -> None:
 
 @pytest.mark.parametrize(("accumulate", "update"), [(1, 7), (2, 8), (3, 9)])
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-def test_first_nonfinite_loss_is_reported_with_current_state(
-    loss: float, accumulate: int, update: int
-) -> None:
+def test_first_nonfinite_loss_is_reported_with_current_state(loss: float, accumulate: int, update: int) -> None:
     _, nonfinite = watch(losses=(1.0, loss, 2.0, loss, 1.0, 2.0), accumulate=accumulate)
     last = 11 if accumulate == 1 else 10
     with pytest.raises(Diverged) as found:

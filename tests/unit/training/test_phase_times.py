@@ -18,9 +18,7 @@ from accel_train.training.phase_times import Interval, length, phase_times, unio
         ([(4, 6)], [(0, 1), (5, 5.5), (8, 9)], [(4, 5), (5.5, 6)]),
     ],
 )
-def test_difference_keeps_the_rest(
-    intervals: list[Interval], taken: list[Interval], left: list[Interval]
-) -> None:
+def test_difference_keeps_the_rest(intervals: list[Interval], taken: list[Interval], left: list[Interval]) -> None:
     assert without(intervals, taken) == left
 
 
@@ -53,7 +51,12 @@ def test_phases_without_communication_equal_their_spans() -> None:
 
 
 def test_exposed_communication_is_subtracted_from_its_phase() -> None:
-    communication: list[Interval] = [(10, 17), (12, 19.5), (22, 25), (60, 70)]  # the last two: in validation, and afterwards
+    communication: list[Interval] = [
+        (10, 17),
+        (12, 19.5),
+        (22, 25),
+        (60, 70),
+    ]  # the last two: in validation, and afterwards
     times = phase_times(SPANS, communication, [(2, 8), (8, 15), (31, 48)])
     assert times["communication"] == 19.5 - 15
     assert times["backward"] == 20 - 3

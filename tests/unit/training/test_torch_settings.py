@@ -1,115 +1,81 @@
-"""A process keeps the memory that tensors give back, computes on its share of the cores, and compiles if it can."""
+"""Torch uses the threads that are asked for, or a share of the cores; options without effect are rejected."""
 
 import os
-import platform
-import sys
+from collections.abc import Iterator
 
 import pytest
-import safetensors.torch
 import torch
-from helpers.runner import Runner
 from torch import nn
 
 from accel_train.distributed.environment import available_cores
 from accel_train.errors import UserError
-from accel_train.training.torch_settings import benchmark_convolutions, compile_model
+from accel_train.training import torch_settings
+from accel_train.training.torch_settings import benchmark_convolutions, compile_model, set_torch_options
 
-FAULTS = """
-import resource, sys, torch
-from accel_train.training.torch_settings import tune
-if sys.argv[1] == "tuned":
-    tune(None, exact=False)
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
-        torch.zeros(3, 2**20)  # 12 MiB, and freed
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults())
-"""
-THREADS = """
-import sys, torch
-from accel_train.training.torch_settings import tune
-threads, exact = sys.argv[1:]
-tune(int(threads) or None, exact == "exact")
-print(torch.get_num_threads())
-"""
+BEFORE = 5
+"""Threads before the options are set."""
 
 
-def page_faults(run: Runner, *words: str, **environment: str) -> int:
-    return int(run.program([sys.executable, "-c", FAULTS, *words], **environment).out)
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restore torch's global options afterwards, and leave the allocator of this process alone."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.setattr(torch_settings, "keep_freed_memory", lambda: None)
+    torch.set_num_threads(BEFORE)
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="others keep memory, or cannot be told to")
-def test_freed_memory_is_kept(run: Runner) -> None:
-    untouched = {"MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_MMAP_THRESHOLD_": "131072"}  # else what torch did counts
-    assert page_faults(run, "as it is", **untouched) > 5000
-    assert page_faults(run, "tuned", **untouched) < 500
-
-
+@pytest.mark.usefixtures("options")
 @pytest.mark.parametrize(
     ("given", "exact", "environment", "expected"),
     [
-        (3, "", {}, 3),
-        (0, "exact", {}, 1),
-        (2, "exact", {}, 2),
-        (0, "", {"OMP_NUM_THREADS": "2"}, 2),
-        (0, "", {"OMP_NUM_THREADS": ""}, available_cores()),
-        (0, "", {"OMP_NUM_THREADS": "", "RANK": "0", "WORLD_SIZE": "64", "LOCAL_WORLD_SIZE": "64"}, 1),
+        (3, False, {}, 3),
+        (None, True, {}, 1),
+        (2, True, {}, 2),
+        (None, True, {"OMP_NUM_THREADS": "2"}, 1),
+        (3, False, {"OMP_NUM_THREADS": "2"}, 3),
+        (None, False, {"OMP_NUM_THREADS": "2"}, BEFORE),  # torch has read it
+        (None, False, {"OMP_NUM_THREADS": ""}, available_cores()),
+        (None, False, {"OMP_NUM_THREADS": "", "RANK": "0", "WORLD_SIZE": "64", "LOCAL_WORLD_SIZE": "64"}, 1),
     ],
 )
 def test_threads_are_those_asked_for_or_a_share_of_the_cores(
-    run: Runner, given: int, exact: str, environment: dict[str, str], expected: int
+    monkeypatch: pytest.MonkeyPatch, given: int | None, exact: bool, environment: dict[str, str], expected: int
 ) -> None:
-    ended = run.program([sys.executable, "-c", THREADS, str(given), exact], **environment)
-    assert ended.out == f"{expected}\n", ended.err
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    set_torch_options(given, exact)
+    assert torch.get_num_threads() == expected
+    assert torch.are_deterministic_algorithms_enabled() == exact
+    assert not torch.utils.deterministic.fill_uninitialized_memory
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_compiled_run_is_the_same_run_and_leaves_plain_weights(run: Runner, processes: int) -> None:
-    words = (
-        "--data",
-        "synthetic:64,1,8,8,2",
-        "--model",
-        "mlp",
-        "--batch-size",
-        "8",
-        "--epochs",
-        "1",
-        "--device",
-        "cpu",
-    )
-    for name, more in (("plain", ()), ("compiled", ("--compile",))):
-        ended = run("train", *words, "--output", name, *more, processes=processes, timeout=280)
-        assert ended.code == 0, ended.err
-    plain, compiled = (
-        safetensors.torch.load_file(run.folder / name / "model.safetensors") for name in ("plain", "compiled")
-    )
-    assert plain.keys() == compiled.keys()
-    for name, weight in plain.items():
-        assert torch.allclose(weight, compiled[name], rtol=1e-4, atol=1e-6), name
-    assert "compile: true" in (run.folder / "compiled" / "config.yaml").read_text()
+@pytest.mark.usefixtures("options")
+def test_a_later_run_is_not_deterministic_because_an_earlier_one_was() -> None:
+    set_torch_options(1, exact=True)
+    set_torch_options(1, exact=False)
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_what_torch_compiles_with_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "CXX", "no-such-compiler")
     with pytest.raises(UserError, match=r"C\+\+ compiler no-such-compiler"):
         compile_model(nn.Linear(2, 2), torch.device("cpu"))
 
 
-def test_cudnn_is_benchmarked_if_asked_and_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_triton_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_settings, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs the package triton"):
+        compile_model(nn.Linear(2, 2), torch.device("cuda"))
+
+
+def test_cudnn_benchmark_is_rejected_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
     with pytest.raises(UserError, match="--cudnn-benchmark has no effect on cpu"):
         benchmark_convolutions(torch.device("cpu"))
     assert not torch.backends.cudnn.benchmark
     benchmark_convolutions(torch.device("cuda"))
     assert torch.backends.cudnn.benchmark
-
-
-def test_what_needs_a_gpu_is_refused_on_a_cpu(run: Runner) -> None:
-    ended = run("train", "--cudnn-benchmark", "--device", "cpu", CUDA_VISIBLE_DEVICES="")
-    assert ended.code == 2
-    assert ended.err.splitlines()[-2:] == [
-        "error: --cudnn-benchmark has no effect on cpu",
-        "hint: leave it out, or use --device cuda",
-    ]

@@ -1,4 +1,4 @@
-"""What a run remembers goes on after a kill: the images seen, the best epoch, patience."""
+"""A killed run remembers the images seen, the best epoch and the patience left."""
 
 import json
 from itertools import chain
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 class Pixels:
-    '''Image i has one bright pixel, the i-th.'''
+    '''Image i has one bright pixel, number i.'''
     classes = ("a", "b")
 
     def __len__(self):
@@ -28,7 +28,7 @@ class Pixels:
         return image.view(1, 8, 8), i % 2
 
 class Noting(nn.Sequential):
-    '''Writes down the images that it is trained on; only its first epoch makes it better.'''
+    '''Records the images that it is trained on; only the first epoch improves it.'''
 
     def forward(self, images):
         logits = super().forward(images)
@@ -54,7 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def take_notes(processes: int) -> list[list[int]]:
-    """Return the images of each update by the ranks that have noted them, sorted, and forget them."""
+    """Return the sorted images of each update, as the ranks recorded them, and delete the records."""
     by_rank = []
     for rank in range(processes):
         file = Path(f"seen_{rank}")
@@ -64,7 +64,7 @@ def take_notes(processes: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.chaos)])
-def test_each_epoch_sees_every_image_once_across_a_kill_within(processes: int, tmp_path: Path) -> None:
+def test_killed_epoch_sees_every_image_once(processes: int, tmp_path: Path) -> None:
     words = (*WORDS, "--batch-size", "4", "--global-batch-size", "8", "--processes", str(processes))
     words = (*words, "--epochs", "20", "--save-every", "5updates")
     finished(tmp_path, "--output", "unbroken", *words)
@@ -81,7 +81,7 @@ def test_each_epoch_sees_every_image_once_across_a_kill_within(processes: int, t
         assert sorted(chain(*seen[parts * 8 * epoch : parts * 8 * (epoch + 1)])) == list(range(64))
 
 
-def test_the_best_epoch_and_patience_outlive_a_kill(tmp_path: Path) -> None:
+def test_best_epoch_and_patience_survive_a_kill(tmp_path: Path) -> None:
     words = ("--output", "run", *WORDS, "--batch-size", "8", "--epochs", "99", "--patience", "30")
     with started(tmp_path, *words) as program:
         program.wait_for(lambda: program.saved() >= 16)

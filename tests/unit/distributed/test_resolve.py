@@ -1,0 +1,142 @@
+"""Device, precision, strategy and backend are the option's, else the launcher's; what cannot be had is rejected."""
+
+import pytest
+import torch
+
+from accel_train.distributed.resolve import choose_backend, choose_device, choose_precision, choose_strategy
+from accel_train.errors import UserError
+
+LAUNCHER_ASKS_FOR_FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+LAUNCHED = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "environ", "expected"),
+    [
+        ("auto", {}, "ddp"),
+        ("auto", LAUNCHER_ASKS_FOR_FSDP, "fsdp2"),
+        ("auto", {"ACCELERATE_USE_FSDP": "false"}, "ddp"),
+        ("ddp", LAUNCHER_ASKS_FOR_FSDP, "ddp"),
+        ("fsdp2", {}, "fsdp2"),
+    ],
+)
+def test_strategy_option_wins_over_the_launcher(asked: str, environ: dict[str, str], expected: str) -> None:
+    assert choose_strategy(asked, 2, environ) == expected
+
+
+@pytest.mark.parametrize("environ", [{}, LAUNCHER_ASKS_FOR_FSDP])
+def test_fsdp2_on_a_single_process_is_rejected(environ: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="FSDP2 has no effect on a single process"):
+        choose_strategy("auto" if environ else "fsdp2", 1, environ)
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed"),
+        ("ACCELERATE_USE_MEGATRON_LM", "Megatron-LM"),
+        ("ACCELERATE_USE_PARALLELISM_CONFIG", "a parallelism config"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["auto", "ddp"])
+def test_unsupported_strategy_of_the_launcher_is_rejected(variable: str, name: str, asked: str) -> None:
+    with pytest.raises(UserError, match=f"{name}, which is not supported"):
+        choose_strategy(asked, 2, {variable: "true"})
+
+
+def test_backend_is_gloo_on_cpus_and_none_for_a_single_process() -> None:
+    assert choose_backend(None, "cpu", 2) == "gloo"
+    assert choose_backend("gloo", "cpu", 2) == "gloo"
+    assert choose_backend(None, "cuda", 2) == "nccl"
+    assert choose_backend("gloo", "cuda", 2) == "gloo"
+    assert choose_backend(None, "cpu", 1) is None
+    with pytest.raises(UserError, match="has no effect on a single process"):
+        choose_backend("gloo", "cpu", 1)
+    with pytest.raises(UserError, match="2 processes cannot share mps"):
+        choose_backend(None, "mps", 2)
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "there"), [("nccl", "cpu", True), ("mpi", "cuda", True), ("mpi", "cpu", False)]
+)
+def test_backend_that_does_not_work_here_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, backend: str, device: str, there: bool
+) -> None:
+    monkeypatch.setattr(torch.distributed, f"is_{backend}_available", lambda: there)
+    message = f"--backend {backend} does not support {device}" if there else "this torch was built without it"
+    with pytest.raises(UserError, match=message):
+        choose_backend(backend, device, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cuda", "mps", "environ", "expected"),
+    [
+        ("auto", False, False, {}, "cpu"),
+        ("auto", True, False, {}, "cuda"),
+        ("auto", False, True, {}, "mps"),
+        ("auto", True, False, {"ACCELERATE_USE_CPU": "true"}, "cpu"),
+        ("cuda", True, False, {"ACCELERATE_USE_CPU": "true"}, "cuda"),
+        ("cpu", True, False, {}, "cpu"),
+    ],
+)
+def test_device_option_wins_over_the_launcher(
+    monkeypatch: pytest.MonkeyPatch, asked: str, cuda: bool, mps: bool, environ: dict[str, str], expected: str
+) -> None:
+    see_devices(monkeypatch, cuda=int(cuda), mps=mps)
+    assert choose_device(asked, environ) == expected
+
+
+@pytest.mark.parametrize("asked", ["cuda", "mps"])
+def test_missing_device_is_rejected(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    see_devices(monkeypatch, cuda=0, mps=False)
+    with pytest.raises(UserError, match=f"--device {asked}, but torch finds no such device"):
+        choose_device(asked, {})
+
+
+def test_fewer_devices_than_processes_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    see_devices(monkeypatch, cuda=1, mps=False)
+    with pytest.raises(UserError, match="2 processes on this machine, but 1 cuda devices"):
+        choose_device("cuda", LAUNCHED)
+    assert choose_device("cpu", LAUNCHED) == "cpu"
+    see_devices(monkeypatch, cuda=2, mps=False)
+    assert choose_device("auto", LAUNCHED) == "cuda"
+
+
+def see_devices(monkeypatch: pytest.MonkeyPatch, *, cuda: int, mps: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+
+@pytest.mark.parametrize(
+    ("asked", "launcher", "device", "expected"),
+    [
+        (None, None, "cpu", "fp32"),
+        (None, "no", "cpu", "fp32"),
+        (None, "bf16", "cpu", "bf16"),
+        (None, "fp16", "cuda", "fp16"),
+        ("fp32", "bf16", "cpu", "fp32"),
+        ("tf32", None, "cuda", "tf32"),
+        ("fp64", None, "cpu", "fp64"),
+    ],
+)
+def test_precision_option_wins_over_the_launcher(
+    asked: str | None, launcher: str | None, device: str, expected: str
+) -> None:
+    assert choose_precision(asked, device, {"ACCELERATE_MIXED_PRECISION": launcher} if launcher else {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "launcher", "device", "error"),
+    [
+        ("fp16", "no", "cpu", "--precision fp16 has no effect on cpu"),
+        ("tf32", "no", "mps", "--precision tf32 has no effect on mps"),
+        (None, "fp16", "cpu", "mixed_precision of the launcher's configuration: fp16 has no effect on cpu"),
+        (None, "fp8", "cuda", "mixed_precision of the launcher's configuration: fp8 is not supported"),
+        ("fp64", "no", "mps", "--precision fp64 does not exist on mps"),
+    ],
+)
+def test_precision_without_effect_is_rejected(asked: str | None, launcher: str, device: str, error: str) -> None:
+    with pytest.raises(UserError) as rejected:
+        choose_precision(asked, device, {"ACCELERATE_MIXED_PRECISION": launcher})
+    assert rejected.value.message == error

@@ -1,0 +1,74 @@
+"""Options that the strategy does not support are rejected; a resumed run keeps the values that it had."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from accel_train.checkpoints.run_folder import config_text
+from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
+from accel_train.distributed.strategies.ddp import DDP
+from accel_train.distributed.strategies.fsdp2 import FSDP2
+from accel_train.errors import UserError
+from accel_train.run.build import _refuse_unsupported, _resolve
+from accel_train.run.resume_point import ResumePoint
+
+
+def processes(strategy: Any) -> Any:
+    return SimpleNamespace(strategy=strategy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [({"exact": True}, "start it with DDP"), ({"auto_micro_batch": True}, "give --batch-size")],
+)
+def test_options_that_fsdp2_does_not_support_are_rejected(asked: dict[str, Any], hint: str) -> None:
+    config = TrainConfig(**asked)
+    _refuse_unsupported(config, processes(DDP()))
+    (name,) = asked
+    with pytest.raises(UserError) as rejected:
+        _refuse_unsupported(config, processes(FSDP2()))
+    assert rejected.value.message == f"--{name.replace('_', '-')} does not work with FSDP2 yet"
+    assert rejected.value.hint == hint
+    _refuse_unsupported(TrainConfig(), processes(FSDP2()))
+
+
+DATA: Any = SimpleNamespace(kind="digits", train=range(1437))
+RANK_0: Any = SimpleNamespace(precision="bf16", on_main=lambda function: function())
+
+
+def store(config: ResolvedConfig, folder: Path) -> None:
+    """Make the folder of a run with this config and a checkpoint."""
+    (folder / "checkpoints" / "update_000001").mkdir(parents=True)
+    found = {"global_batch_size": 32, "image_size": 8}
+    (folder / "config.yaml").write_text(config_text(config.model_dump() | found, {}, PLACEMENT))
+
+
+def test_new_run_gets_defaults_and_their_origins(tmp_path: Path) -> None:
+    config, origins, point = _resolve(TrainConfig(lr=0.3, output=tmp_path / "run"), {"lr": "given"}, DATA, RANK_0)
+    assert (config.model, config.lr, config.precision, config.global_batch_size) == ("cnn", 0.3, "bf16", None)
+    assert (origins["lr"], origins["model"]) == ("given", "default for digits")
+    assert point == ResumePoint(tmp_path / "run")
+
+
+def test_extended_run_keeps_defaults_that_follow_from_its_epochs(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first, _, _ = _resolve(TrainConfig(epochs=3, output=folder), {}, DATA, RANK_0)
+    store(first, folder)
+    asked = TrainConfig(epochs=30, output=folder, log_every=7)
+    config, origins, point = _resolve(asked, {"epochs": "given"}, DATA, RANK_0)
+    assert point.source == folder
+    assert (config.epochs, config.log_every, config.global_batch_size) == (30, 7, 32)
+    assert config.warmup_epochs == first.warmup_epochs < 1
+    assert origins == {"epochs": "given"}
+    with pytest.raises(UserError, match=r"--warmup-epochs 1\.0 instead of 0\.6"):
+        _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {}, DATA, RANK_0)
+
+
+def test_precision_of_another_launcher_makes_another_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    store(_resolve(TrainConfig(output=folder), {}, DATA, RANK_0)[0], folder)
+    fp32: Any = SimpleNamespace(precision="fp32", on_main=RANK_0.on_main)
+    with pytest.raises(UserError, match="--precision fp32 instead of bf16"):
+        _resolve(TrainConfig(output=folder), {}, DATA, fp32)

@@ -1,0 +1,200 @@
+"""An update is one optimizer step by the mean gradient, at the planned learning rate, with keyed random numbers.
+
+Shape suffixes: B images.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from helpers.plans import small_plan
+from torch import Tensor, nn
+from torch.nn import functional
+
+from accel_train.config.plan import Plan
+from accel_train.data.worker_batches import Batch
+from accel_train.distributed.strategies.ddp import DDP
+from accel_train.errors import UserError
+from accel_train.rng import make_key
+from accel_train.training import updater as updater_module
+from accel_train.training.batch_norm import BatchNormBuffers
+from accel_train.training.ema import Ema
+from accel_train.training.gradients import TreeAverage, gradient_norm
+from accel_train.training.metrics import Sums
+from accel_train.training.timing import Timing
+from accel_train.training.updater import Updater
+
+RANK, SEED = 1, 7
+
+
+class OneProcess(DDP):
+    """DDP without Accelerate."""
+
+    def no_sync(self, accelerator: Any, model: nn.Module) -> Any:
+        return accelerator.no_sync(model)
+
+
+@contextmanager
+def nothing(*_: Any) -> Iterator[None]:
+    yield
+
+
+def make_net() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(4, 3)
+
+
+def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **changes: Any) -> Updater:
+    """Return an updater with SGD and a tree over the micro-batches; `order` records its phases."""
+    recorded = [] if order is None else order
+    accelerator: Any = SimpleNamespace(
+        process_index=RANK,
+        scaler=None,
+        no_sync=nothing,
+        backward=lambda loss: loss.backward(),
+        clip_grad_norm_=torch.nn.utils.clip_grad_norm_,
+    )
+    timing = Timing()
+
+    @contextmanager
+    def span(phase: str) -> Iterator[None]:
+        recorded.append(phase)
+        yield
+
+    timing.span = span
+    timing.start()
+    optimizer: Any = SimpleNamespace(optimizer=torch.optim.SGD(net.parameters(), lr=0.0))
+    # The tree is that of a single process: gradients are not exchanged here.
+    alone: Any = SimpleNamespace(process_index=0, no_sync=nothing)
+    values: dict[str, Any] = {
+        "accelerator": accelerator,
+        "model": net,
+        "prepared_optimizer": optimizer,
+        "gradients": TreeAverage(alone, OneProcess(), net, BatchNormBuffers(net), plan),
+        "ema": None,
+        "plan": plan,
+        "seed": SEED,
+        "label_smoothing": 0.1,
+        "clip_norm": None,
+        "epoch_sums": Sums(torch.device("cpu")),
+        "timing": timing,
+        "tick": lambda: recorded.append("tick"),
+    }
+    return Updater(**values | changes)
+
+
+def batch(number: int, size: int = 2) -> Batch:
+    generator = torch.Generator().manual_seed(number)
+    indices_B = torch.arange(size) + size * number
+    return Batch(torch.randn(size, 4, generator=generator), torch.randint(3, (size,), generator=generator), indices_B)
+
+
+def do_update(updater: Updater, update: int) -> tuple[list[Tensor], Tensor | None]:
+    losses = [updater.micro_batch(batch(10 * update + m), update, m) for m in range(updater.plan.accumulate)]
+    return losses, updater.finish(update)
+
+
+def test_updates_equal_hand_computation() -> None:
+    net, by_hand = make_net(), make_net()
+    updater = make_updater(net, small_plan(accumulate=3))
+    for update, lr in ((0, 0.5), (1, 0.375), (2, 0.25)):  # linear from 0.5 to 0 in 4 updates
+        losses, norm = do_update(updater, update)
+        assert norm is None
+        by_hand.zero_grad()
+        expected = []
+        for m in range(3):
+            images_B, labels_B, _ = batch(10 * update + m)
+            loss = functional.cross_entropy(by_hand(images_B), labels_B, label_smoothing=0.1)
+            expected.append(loss.detach())
+            (loss / 3).backward()
+        torch.testing.assert_close(losses, expected)
+        assert not any(loss.requires_grad for loss in losses)
+        assert gradient_norm(net.parameters(), DDP()) == pytest.approx(gradient_norm(by_hand.parameters(), DDP()))
+        with torch.no_grad():
+            for parameter in by_hand.parameters():
+                assert parameter.grad is not None
+                parameter.sub_(lr * parameter.grad)
+        for parameter, value in zip(net.parameters(), by_hand.parameters(), strict=True):
+            torch.testing.assert_close(parameter, value)
+    assert updater.epoch_sums.tensor[3] == 3 * 3 * 2
+    assert updater.timing._images == 2 * 6  # the first update does not count
+
+
+def test_gradient_is_clipped_once_per_update() -> None:
+    net = make_net()
+    before = [p.detach().clone() for p in net.parameters()]
+    _, norm = do_update(make_updater(net, small_plan(accumulate=2), clip_norm=0.01), 0)
+    assert norm is not None
+    assert norm > 0.1
+    moved = torch.cat([(p - old).flatten() for p, old in zip(net.parameters(), before, strict=True)]).norm()
+    assert moved.item() == pytest.approx(0.5 * 0.01, rel=1e-3)
+
+
+def test_ema_follows_the_updated_weights() -> None:
+    net = make_net()
+    ema = Ema(net, 0.75, DDP())
+    before = net.weight.detach().clone()
+    do_update(make_updater(net, small_plan(), ema=ema), 0)
+    torch.testing.assert_close(ema.tensors()["weight"], 0.75 * before + 0.25 * net.weight.detach())
+
+
+def test_random_numbers_are_keyed_by_update_and_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[int] = []
+    monkeypatch.setattr(updater_module, "seed_libraries", keys.append)
+    updater = make_updater(make_net(), small_plan(processes=1, accumulate=3))
+    for update in (0, 1):
+        do_update(updater, update)
+    # Rank 1 has the micro-batches 3 to 5 of each update.
+    assert keys == [make_key(SEED, "update", update, index) for update in (0, 1) for index in (3, 4, 5)]
+
+
+def test_watchdog_ticks_before_each_backward_pass() -> None:
+    order: list[str] = []
+    do_update(make_updater(make_net(), small_plan(accumulate=2), order), 0)
+    assert order == [*("forward", "tick", "backward") * 2, "optimizer"]
+
+
+def test_gradients_stay_readable_until_the_next_update() -> None:
+    net = make_net()
+    updater = make_updater(net, small_plan(accumulate=2))
+    do_update(updater, 0)
+    assert all(p.grad is not None and p.grad.any() for p in net.parameters())
+
+
+@pytest.mark.parametrize("update", [0, 2])  # the first of an epoch of two updates
+def test_unused_parameter_is_rejected_in_the_first_update_of_an_epoch(update: int) -> None:
+    class Spare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.spare = make_net(), nn.Linear(1, 1)
+
+        def forward(self, images_B: Tensor) -> Tensor:
+            logits_BK: Tensor = self.used(images_B)
+            return logits_BK
+
+    ignoring: Any = SimpleNamespace(
+        begin_micro_batch=lambda last: nothing(), end_micro_batch=lambda: None, finish=lambda: None
+    )
+    updater = make_updater(Spare(), small_plan(accumulate=2), gradients=ignoring)
+    updater.micro_batch(batch(0), update + 1, 0)
+    updater.micro_batch(batch(1), update + 1, 1)  # not the first update: not checked
+    updater.micro_batch(batch(0), update, 0)
+    with pytest.raises(UserError, match=r"parameter spare\.weight and 1 more"):
+        updater.micro_batch(batch(1), update, 1)
+
+
+def test_loss_scaler_needs_accelerates_step() -> None:
+    steps: list[str] = []
+    net = make_net()
+    torchs = torch.optim.SGD(net.parameters(), lr=0.0)
+    torchs.register_step_pre_hook(lambda *_: steps.append("torch"))
+    prepared: Any = SimpleNamespace(optimizer=torchs, step=lambda: steps.append("Accelerate"))
+    for scaler, expected in ((None, "torch"), (object(), "Accelerate")):
+        updater = make_updater(net, small_plan(), prepared_optimizer=prepared)
+        updater.accelerator.scaler = scaler
+        do_update(updater, 0)
+        assert steps.pop() == expected
+        assert not steps
