@@ -1,4 +1,6 @@
-.PHONY: check test test-dist test-gpu chaos bench bench-peers bench-gpu demo
+.PHONY: check test test-unit test-slow test-all test-dist test-gpu chaos bench bench-peers bench-gpu demo
+
+PYTEST = pytest -n 2 --dist loadgroup
 
 check:  ## style, types, layers
 	ruff check
@@ -6,16 +8,25 @@ check:  ## style, types, layers
 	mypy
 	lint-imports
 
-test:  ## everything but what needs a GPU or an hour
-	pytest -m "not gpu and not chaos"
+test:  ## every layer, two processes, a kill and a resume: about 5 minutes on two cores
+	$(PYTEST) -m "not slow and not gpu and not chaos"
+
+test-unit:  ## no processes: under a minute
+	$(PYTEST) -m "not slow" tests/unit
+
+test-slow:  ## what `make test` leaves out, except GPU and chaos
+	$(PYTEST) -m "slow and not gpu and not chaos"
+
+test-all:  ## everything except GPU and chaos
+	$(PYTEST) -m "not gpu and not chaos"
 
 test-dist:  ## the tests that start several processes
-	pytest -m "not chaos" tests/distributed
+	$(PYTEST) -m "not chaos" tests/distributed
 
 test-gpu:
 	pytest -m gpu
 
-chaos:  ## every fault, as often as it takes to believe it: about an hour
+chaos:  ## all faults, repeated: about an hour
 	pytest tests/faults
 
 bench:  ## speed against a bare loop, alternating

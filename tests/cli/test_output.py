@@ -109,6 +109,21 @@ def test_ascii_stream_gets_ascii_equivalents(run: Runner) -> None:
     assert config["classes"] == sorted(names)
 
 
+def test_loggers_write_to_ascii_streams_without_importing_torch(run: Runner) -> None:
+    code = """
+import sys
+import accel_train.loggers.select, accel_train.loggers.jsonl, accel_train.loggers.rank_log
+from accel_train.loggers.text import prepare_streams
+prepare_streams()
+print("×猫", "torch" in sys.modules)
+print("→", file=sys.stderr)
+"""
+    ended = run.program([sys.executable, "-c", code], PYTHONIOENCODING="ascii")
+    assert ended.code == 0, ended.err
+    assert ended.out.split() == ["x\\u732b", "False"]
+    assert ended.err.split() == ["->"]
+
+
 def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> str:
     """Run on a terminal and return all that it was sent."""
     child = pexpect.spawn(

@@ -1,5 +1,6 @@
 """No process outlives its run, however the run ends, and the exit code and output tell how it ended."""
 
+import atexit
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from helpers.faults import TINY, Program, started
 from helpers.processes import lives
 from helpers.runner import Runner
 from PIL import Image
+
+from accel_train.system.process import exit_at_once
 
 SECONDS_TO_STOP = 10
 """Less than the 30 after which the parent kills: processes must end by themselves."""
@@ -110,3 +113,11 @@ def test_unreadable_picture_on_one_rank_is_one_error(run: Runner) -> None:
     assert "7.jpg" in errors[0]
     assert ended.err.count("hint:") == 1
     assert "Traceback" not in ended.err
+
+
+def test_exit_at_once_skips_the_interpreters_shutdown() -> None:
+    child = os.fork()
+    if child == 0:
+        atexit.register(os._exit, 1)
+        exit_at_once(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

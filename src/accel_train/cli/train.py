@@ -10,7 +10,7 @@ from accel_train.config.options import TrainConfig
 from accel_train.data.sources import fashion_mnist_files
 from accel_train.distributed.environment import launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
-from accel_train.events import RunStarted, Stopped
+from accel_train.events import RunEnded, RunStarted, Stopped
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
 
@@ -49,9 +49,9 @@ def train(
     for event in logged(train_events(config, origins, signals), rank=launched_rank(), quiet=quiet, json=json):
         if isinstance(event, RunStarted):
             signals.training_began()
-        elif isinstance(event, Stopped):
-            code = event.exit_code
-    signals.training_ended()
+        elif isinstance(event, RunEnded | Stopped):
+            signals.training_ended()  # all is saved
+            code = event.exit_code if isinstance(event, Stopped) else 0
     raise typer.Exit(code)
 
 

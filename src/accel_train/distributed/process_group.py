@@ -5,6 +5,7 @@ import socket
 import time
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ def join(backend: str, timeout: int) -> None:
     """
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     deadline = time.monotonic() + timeout
-    store = _of_this_attempt(_open_store(rank, timeout, deadline))
+    store = _of_this_group(_open_store(rank, timeout, deadline), rank, joins=1)
     _wait_for_all(store, rank, world_size, timeout, deadline)
     try:
         torch.distributed.init_process_group(
@@ -40,6 +41,11 @@ def join(backend: str, timeout: int) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise LocalError(f"rank {rank} cannot reach the other processes: {reason}", _HINT) from error
+    _wait_for_threads_before_forks()
+
+
+@cache
+def _wait_for_threads_before_forks() -> None:
     os.register_at_fork(before=_wait_for_threads)
 
 
@@ -55,7 +61,8 @@ def connect(timeout: int) -> Store:
     """Return a new connection to the store of the process group."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     span = timedelta(seconds=timeout)
-    return _of_this_attempt(TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False))
+    store = TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False)
+    return _of_this_group(store, int(os.environ["RANK"]), joins=0)
 
 
 def host_group(timeout_seconds: float) -> ProcessGroup | None:
@@ -104,9 +111,13 @@ def leave() -> None:
             torch.distributed.destroy_process_group()
 
 
-def _of_this_attempt(store: Store) -> Store:
-    """Hide the addresses of the attempt before from processes that a launcher has restarted."""
-    return PrefixStore(f"attempt{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+def _of_this_group(store: Store, rank: int, joins: int) -> Store:
+    """Hide the addresses of other process groups: of the attempt before a restart, and of an earlier run of this one.
+
+    `joins` is added to the number of times that this rank has joined a group.
+    """
+    attempt = PrefixStore(f"attempt{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    return PrefixStore(f"join{attempt.add(f'joins{rank}', joins)}", attempt)
 
 
 def _open_store(rank: int, timeout: int, deadline: float) -> Store:
@@ -118,12 +129,20 @@ def _open_store(rank: int, timeout: int, deadline: float) -> Store:
         raise LocalError(f"rank 0 did not join within {timeout} s: nothing listens at {address}:{port}", _HINT)
     span = timedelta(seconds=timeout)
     try:
-        return TCPStore(address, port, is_master=hosts, timeout=span, wait_for_workers=False, multi_tenant=hosts)
+        if hosts:
+            return _hosted_store(address, port, span)
+        return TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise LocalError(
             f"rank {rank} cannot use {address}:{port}: {reason}", "set MASTER_PORT to a free one"
         ) from None
+
+
+@cache
+def _hosted_store(address: str, port: int, timeout: timedelta) -> TCPStore:
+    """Open the store once: other ranks may join the next group while this one is still leaving the last."""
+    return TCPStore(address, port, is_master=True, timeout=timeout, wait_for_workers=False, multi_tenant=True)
 
 
 def _answers(address: str, port: int, deadline: float) -> bool:

@@ -50,7 +50,7 @@ def compare(group: Any, found: Mapping[str, int], update: int) -> None:
     if difference := first_difference(by_rank, list(found)):
         rank, what = difference
         raise UserError(
-            f"the {what} of rank {rank} differ from those of the other ranks, found after update {update}",
+            f"rank {rank} differs from the other ranks in its {what}, found after update {update}",
             "look for code that depends on the rank, or a faulty device; the last checkpoint is older than this",
         )
 
@@ -58,7 +58,7 @@ def compare(group: Any, found: Mapping[str, int], update: int) -> None:
 def first_difference(fingerprints_by_rank: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[int, str] | None:
     """Return the first rank that differs from the majority, and the name of its first fingerprint that does.
 
-    Each rank gives one fingerprint a name. Without a majority rank 0 counts as right.
+    Each rank has one fingerprint per name. Without a majority, rank 0 counts as right.
     """
     usual = [Counter(of_all).most_common(1)[0][0] for of_all in zip(*fingerprints_by_rank, strict=True)]
     for rank, fingerprints in enumerate(fingerprints_by_rank):

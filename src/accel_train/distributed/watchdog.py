@@ -55,7 +55,7 @@ class Peer:
 def holding_up(
     peers: Collection[Peer], ticks: int, timeout: float, *, awake_since: float, read_at: float
 ) -> list[Peer]:
-    """Return the peers that a process with `ticks` ticks waits for: without a heartbeat, else the furthest behind.
+    """Return the peers that a process with `ticks` ticks waits for: those without heartbeat, else the furthest behind.
 
     Peers were last read at `read_at`; silence before `awake_since` is ignored.
     """
@@ -87,7 +87,7 @@ class Watchdog:
         self._others = [other for other in range(world_size) if other != rank]
 
     def start(self, store: Store) -> None:
-        """Start to watch; all processes call it within `timeout` seconds."""
+        """Start watching; all processes call it within `timeout` seconds."""
         self._store = store
         self._store.set_timeout(_NEVER)  # after all processes were suspended it still answers
         self._read_at = now = time.monotonic()
@@ -96,7 +96,7 @@ class Watchdog:
             thread.start()
 
     def stop(self) -> None:
-        """Stop to watch; all processes call it after their last wait for others, before one works alone."""
+        """Stop watching; all processes call it after their last wait for others, before one works alone."""
         self._stopped.set()
         for thread in self._threads:
             if thread.ident is not None:

@@ -3,8 +3,8 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -53,7 +53,12 @@ class Row(NamedTuple):
 
 
 def logged(
-    events: Iterator[Event], *, rank: int, quiet: bool = False, json: bool = False, only: Collection[str] | None = None
+    events: Generator[Event, None, None],
+    *,
+    rank: int,
+    quiet: bool = False,
+    json: bool = False,
+    only: Collection[str] | None = None,
 ) -> Iterator[Event]:
     """Pass the events of a process through its loggers, then yield each; the first is RunStarted.
 
@@ -64,6 +69,7 @@ def logged(
     process = Process(rank, quiet, json)
     rows = [row for name, row in LOGGERS.items() if row.wanted(process) and (only is None or name in only)]
     with ExitStack() as stack:
+        stack.enter_context(closing(events))
         loggers = [stack.enter_context(row.open(started, process)) for row in rows]
         for event in chain([started], events):
             for log in loggers:

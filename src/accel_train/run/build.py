@@ -17,6 +17,7 @@ from accel_train.data.cache import cached
 from accel_train.data.open import data_notes, open_data
 from accel_train.data.sources.base import DataSet
 from accel_train.distributed.accelerator import Processes, start
+from accel_train.distributed.strategies.base import Strategy
 from accel_train.distributed.watchdog import Watchdog
 from accel_train.errors import UserError
 from accel_train.models.build import BuiltModel, build_model
@@ -24,6 +25,7 @@ from accel_train.models.pretrained import load_initial
 from accel_train.rng import make_key, seed_libraries
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
+from accel_train.system.folder_lock import FolderLock
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.loop import Training
 from accel_train.training.profiler import check_length
@@ -48,6 +50,13 @@ class Run:
     training: Training
     batch_norm: BatchNormBuffers
     watchdog: Watchdog
+    lock: FolderLock
+    """On the run folder."""
+
+    def close(self) -> None:
+        """Collective: let go of the run folder and of the other processes."""
+        self.watchdog.stop()
+        self.lock.release()
 
     @property
     def plain_model(self) -> nn.Module:
@@ -71,15 +80,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
     data = open_data(
         asked.data, directory=asked.data_dir, val_fraction=asked.val_fraction, seed=asked.seed, limit=asked.limit
     )
-    set_torch_options(asked.threads, asked.exact)
-    processes = start(
-        device=asked.device,
-        backend=asked.backend,
-        precision=asked.precision,
-        timeout=asked.timeout,
-        strategy=asked.strategy,
-    )
-    _refuse_unsupported(asked, processes)
+    processes = _start(asked)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     config, origins, point = _resolve(asked, origins, data, processes)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
@@ -89,12 +90,38 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
         check_length(plan.total_updates)
     watchdog = Watchdog(processes.rank, processes.count, config.timeout)
     training, batch_norm = prepare(config, plan, data, built, processes, watchdog)
-    notices = (*data_notices, *weights_notices, *plan_notices)
-    return Run(config, origins, data, cache, built, point, notices, processes, plan, training, batch_norm, watchdog)
+    return Run(
+        config=config,
+        origins=origins,
+        data=data,
+        cache=cache,
+        built=built,
+        resume_point=point,
+        notices=(*data_notices, *weights_notices, *plan_notices),
+        processes=processes,
+        plan=plan,
+        training=training,
+        batch_norm=batch_norm,
+        watchdog=watchdog,
+        lock=FolderLock(point.folder),
+    )
 
 
-def _refuse_unsupported(asked: TrainConfig, processes: Processes) -> None:
-    strategy = processes.strategy
+def _start(asked: TrainConfig) -> Processes:
+    """Collective: set torch's options and form the process group."""
+    set_torch_options(asked.threads, asked.exact)
+    processes = start(
+        device=asked.device,
+        backend=asked.backend,
+        precision=asked.precision,
+        timeout=asked.timeout,
+        strategy=asked.strategy,
+    )
+    _refuse_unsupported(asked, processes.strategy)
+    return processes
+
+
+def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
     if asked.exact and not strategy.exact_supported:
         raise UserError(f"--exact does not work with {strategy.name} yet", "start it with DDP")
     if asked.auto_micro_batch and not strategy.batch_size_search_supported:

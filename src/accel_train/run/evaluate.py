@@ -37,24 +37,13 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     trained_by = make_config(ResolvedConfig, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)), {})
     source = _open_source(config, trained_by, description, folder)
     weights = load_weights(folder / WEIGHTS[config.weights])
-    set_torch_options(config.threads, exact=False)
+    data = config.data or trained_by.data
     try:
-        processes = start(
-            device=config.device,
-            backend=config.backend,
-            precision=config.precision or trained_by.precision,
-            timeout=config.timeout,
-            strategy="ddp",  # whatever the launcher says: nothing is trained
-        )
-        data = config.data or trained_by.data
+        processes = _start(config, trained_by.precision)
         batch_size = config.batch_size or trained_by.batch_size
         loader = _loader(config.workers, batch_size, source, description, processes)
-        found = evaluation.evaluate(
-            processes.accelerator,
-            _model(description, weights, processes),
-            processes.accelerator.prepare(loader),
-            _transform(description, processes),
-        )
+        model, transform = _model(description, weights, processes), _transform(description, processes)
+        found = evaluation.evaluate(processes.accelerator, model, processes.accelerator.prepare(loader), transform)
         assert found
         notes = processes.on_main(lambda: data_notes(data))
     finally:
@@ -68,6 +57,18 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         accuracy=found.accuracy,
         top5=found.top5,
         notes=notes,
+    )
+
+
+def _start(config: EvaluateConfig, precision: str) -> Processes:
+    """Collective: set torch's options and form the process group."""
+    set_torch_options(config.threads, exact=False)
+    return start(
+        device=config.device,
+        backend=config.backend,
+        precision=config.precision or precision,
+        timeout=config.timeout,
+        strategy="ddp",  # whatever the launcher says: nothing is trained
     )
 
 

@@ -1,6 +1,7 @@
 """Makes optimizer and loaders, hands them with the model to `Accelerator.prepare`, and assembles the training loop."""
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader
 
 from accel_train.config.defaults import DATA_DEFAULTS, Augmentation
@@ -53,28 +54,11 @@ def plan_updates(
 
 
 def prepare(
-    config: ResolvedConfig,
-    plan: Plan,
-    data: DataSet,
-    built: BuiltModel,
-    processes: Processes,
-    watchdog: Watchdog,
+    config: ResolvedConfig, plan: Plan, data: DataSet, built: BuiltModel, processes: Processes, watchdog: Watchdog
 ) -> tuple[Training, BatchNormBuffers]:
     """Collective: prepare model, optimizer and loaders, and return the parts of the loop."""
     accelerator, strategy = processes.accelerator, processes.strategy
-    module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
-    optimizer = build_optimizer(
-        config.optimizer,
-        module,
-        weight_decay=config.weight_decay,
-        betas=plan.betas,
-        eps=plan.eps,
-        fused=strategy.fused_optimizer,
-    )
-    if config.cudnn_benchmark:
-        benchmark_convolutions(processes.device)
-    if config.compile:
-        compile_model(module, processes.device)
+    module, optimizer = _module_and_optimizer(config, plan, built, processes)
     train_batches, val_batches, sampler = _loaders(config, plan, data, built, processes)
     model, optimizer, train_batches, val_batches = strategy.prepare(
         accelerator, module, optimizer, train_batches, val_batches
@@ -110,6 +94,25 @@ def prepare(
         log_every=config.log_every,
     )
     return training, batch_norm
+
+
+def _module_and_optimizer(
+    config: ResolvedConfig, plan: Plan, built: BuiltModel, processes: Processes
+) -> tuple[nn.Module, torch.optim.Optimizer]:
+    module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
+    optimizer = build_optimizer(
+        config.optimizer,
+        module,
+        weight_decay=config.weight_decay,
+        betas=plan.betas,
+        eps=plan.eps,
+        fused=processes.strategy.fused_optimizer,
+    )
+    if config.cudnn_benchmark:
+        benchmark_convolutions(processes.device)
+    if config.compile:
+        compile_model(module, processes.device)
+    return module, optimizer
 
 
 def _loaders(
@@ -157,7 +160,7 @@ def _largest_batch_size(
     module = built.module.to(processes.device, processes.dtype).to(memory_format=torch.channels_last)
     copies = OPTIMIZERS[config.optimizer].states_per_weight + (config.ema is not None)
     if processes.device.type == "cpu":
-        copies += copies + 1  # a checkpoint is copied in the same memory first
+        copies += copies + 1  # checkpoints are copied to the same memory first
 
     def try_batch(size: int) -> None:
         images = data.train.read([0] * size, None, View(built.image_size, random_crop=False))[0].to(processes.device)

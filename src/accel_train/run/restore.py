@@ -11,11 +11,10 @@ from accel_train.errors import UserError
 from accel_train.run.build import Run
 from accel_train.run.describe import config_text, describe_model
 from accel_train.system.atomic_files import clean, write_file
-from accel_train.system.folder_lock import FolderLock
 from accel_train.training.state import TrainingState
 
 
-def take_folder(run: Run, lock: FolderLock) -> None:
+def take_folder(run: Run) -> None:
     """Make and lock the folder, and remove unfinished files of a killed run.
 
     Raises:
@@ -23,7 +22,7 @@ def take_folder(run: Run, lock: FolderLock) -> None:
     """
     point = run.resume_point
     run_folder.make(point.folder)
-    lock.acquire()
+    run.lock.acquire()
     clean(point.folder)
     clean(point.folder / CHECKPOINTS)
     if point.checkpoint:

@@ -32,11 +32,11 @@ class SaveSchedule:
         return self._interval.count if self._interval.unit == "seconds" else None
 
     def after_update(self, update: int, time_is_up: bool) -> None:
-        """Take note of an update; `time_is_up` is True if an interval of time is over."""
+        """Record an update; `time_is_up` is True if an interval of time is over."""
         self._due |= time_is_up or self._interval.is_due(update=update)
 
     def after_epoch(self, epochs: int, is_last: bool) -> None:
-        """Take note of a validated epoch."""
+        """Record a validated epoch."""
         self._due |= is_last or self._interval.is_due(epoch=epochs)
 
     def is_due(self, state: TrainingState) -> bool:

@@ -1,6 +1,7 @@
 """Carries out a run: the flow of its events."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 
 from accel_train.checkpoints.checkpointer import TrainedTensors
 from accel_train.checkpoints.run_folder import PROFILE
@@ -18,7 +19,6 @@ from accel_train.run.restore import resume, take_folder
 from accel_train.run.rollback import Rollback
 from accel_train.run.saving import Saver, SaveSchedule
 from accel_train.run.stop_agreement import StopAgreement
-from accel_train.system.folder_lock import FolderLock
 from accel_train.system.signals import StopSignals
 from accel_train.training.loop import train as training_events
 from accel_train.training.nonfinite import Diverged
@@ -29,21 +29,21 @@ from accel_train.training.state import TrainingState
 
 def train(
     config: TrainConfig, origins: dict[str, str] | None = None, signals: StopSignals | None = None
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Collective: build and carry out a run, and yield its events.
 
-    `origins` says where each given value came from. Without `signals` the run does not listen to any.
+    `origins` holds where each given value came from. Without `signals` the run listens to none.
 
     Raises:
         UserError: something asked for cannot be had.
     """
     check_processes(config.processes)
     given = dict.fromkeys(config.model_fields_set, "given") if origins is None else origins
-    try:
+    with ExitStack() as stack:
+        stack.callback(stop)
         run = build_run(config, given)
+        stack.callback(run.close)
         yield from Session(run, signals or StopSignals()).events()
-    finally:
-        stop()
 
 
 class Session:
@@ -61,8 +61,7 @@ class Session:
         self._schedule = SaveSchedule(parse_interval(config.save_every), run.plan.updates_per_epoch)
         self._trained = TrainedTensors(run.plain_model, updater.optimizer, updater.ema, run.processes.strategy)
         start_watchdog(run.watchdog, config.timeout)
-        self._lock = FolderLock(run.resume_point.folder)
-        self._processes.on_main(lambda: take_folder(run, self._lock))
+        self._processes.on_main(lambda: take_folder(run))
         restored, problems = resume(run, self._trained)
         self._resumed = restored is not None
         self._state = restored or TrainingState()
@@ -76,7 +75,7 @@ class Session:
             save_seconds=self._schedule.seconds,
         )
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Collective: train, and yield what happens."""
         yield run_started(self._run)
         yield from map(Notice, self._notices)
@@ -97,8 +96,6 @@ class Session:
                     return
         finally:
             self._saver.close()
-            self._run.watchdog.stop()
-            self._lock.release()  # this process may go on to other runs
 
     def _with_hint(self, error: BaseException) -> BaseException:
         """Return an error with a hint if memory has run out, else the error itself."""

@@ -8,7 +8,7 @@ from accel_train.distributed import process_group
 from accel_train.system.signals import ORPHANED, SIGNALS, Reason, StopSignals
 
 _SECONDS_BETWEEN_EXCHANGES = 0.25
-_MARGIN_SECONDS = 30.0  # of a time limit, for saving; a quarter of a short one
+_MARGIN_SECONDS = 30.0  # left of a time limit for saving; a quarter of a short limit
 _TIME_LIMIT = Reason("the time limit", 0)
 _REASONS = (*SIGNALS.values(), ORPHANED, _TIME_LIMIT)
 _NONE = -1

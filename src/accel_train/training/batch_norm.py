@@ -12,7 +12,7 @@ class BatchNormBuffers:
     """The buffers of a model, which each micro-batch changes and each update averages.
 
     Floating-point buffers become views of one flat tensor: one copy restores them, one all-reduce averages them. What
-    is averaged is their change, so constants stay as they are. Counters (`num_batches_tracked`) are restored alike and
+    is averaged is their change, so constants stay as they are. Counters (`num_batches_tracked`) are restored too, and
     so count updates.
     """
 

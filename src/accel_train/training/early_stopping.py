@@ -7,7 +7,7 @@ from accel_train.training.state import TrainingState
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Whether to stop before the last epoch; all processes know the same accuracies, so all decide alike."""
+    """Whether to stop before the last epoch; all ranks have the same accuracies, so all decide the same."""
 
     target_accuracy: float | None
     patience: int | None

@@ -19,7 +19,10 @@ class GradientAverage(Protocol):
     """Collects the gradients of this process's micro-batches, and BatchNorm's changes with them."""
 
     def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
-        """Restore BatchNorm's buffers; return the context of a forward and backward pass, the update's last or not."""
+        """Restore BatchNorm's buffers and return the context of a forward and backward pass.
+
+        `last` is True for this process's last micro-batch of an update.
+        """
         ...
 
     def end_micro_batch(self) -> None:

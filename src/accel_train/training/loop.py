@@ -42,7 +42,7 @@ class Training:
 def train(
     training: Training, state: TrainingState, interrupted: Callable[[], bool]
 ) -> Iterator[UpdateDone | Progress | EpochEnd | RunEnded]:
-    """Collective: train from a state on, evaluate after each epoch, and yield events.
+    """Collective: train from a state, evaluate after each epoch, and yield events.
 
     The consumer may checkpoint after any event, or stop iterating. If `interrupted` returns True in a validation, on
     all processes, this ends without RunEnded.
@@ -111,7 +111,7 @@ def _progress(plan: Plan, state: TrainingState, loss: Tensor, norm: Tensor, samp
 def _end_epoch(
     training: Training, state: TrainingState, found: Means, ema: Means | None, images_per_second: float, began: float
 ) -> None:
-    """Collective: advance the state past an epoch, `found` being the validation of the weights, `ema` of the EMA."""
+    """Collective: advance the state past an epoch; `found` is the validation of the weights, `ema` that of the EMA."""
     sums = training.updater.accelerator.reduce(training.updater.epoch_sums.tensor, "sum")
     trained = means(sums) if sums.any() else None
     best_before = state.best.selection_accuracy if state.best else None

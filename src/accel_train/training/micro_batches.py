@@ -16,7 +16,7 @@ from accel_train.training.timing import Timing
 
 @dataclass(frozen=True)
 class TrainBatches:
-    """Training batches of all epochs, as Accelerate prepared their loader."""
+    """The training batches of all epochs, from a loader that Accelerate has prepared."""
 
     loader: Any
     sampler: UpdateSampler
@@ -24,7 +24,7 @@ class TrainBatches:
     batch_size: int
 
     def micro_batches(self, first_update: int, timing: Timing) -> Iterator[Batch]:
-        """Yield this process's micro-batches from an update on, as the model takes them; a read holds some of them."""
+        """Yield this process's micro-batches, transformed, from an update on; one read may hold several."""
         self.sampler.first_update = first_update
         for read in timing.waiting_for(batches(self.loader)):
             images_BCHW = self.transform(read.images_BCHW, read.sample_indices_B)

@@ -21,7 +21,7 @@ class NonfiniteCheck:
     """Checks, when asked, all losses since the last check and the weights; in between it never waits for the device."""
 
     def __init__(self, model: nn.Module, strategy: Strategy, group: Any, sums: Sums, accumulate: int) -> None:
-        """Watch a model whose training batches, `accumulate` an update, are added to `sums`."""
+        """Check this model and `sums`, to which its training batches are added, `accumulate` per update."""
         self._parameters = list(model.parameters())
         self._strategy = strategy
         self._group = group

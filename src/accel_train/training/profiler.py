@@ -27,7 +27,7 @@ _RECORDED = 10
 _NEEDED = _SKIPPED + _WARM_UP + _RECORDED
 _PHASES = ("data wait", "forward", "backward", "optimizer", "validation")
 _ORDER = ("data wait", "forward", "backward", "optimizer", "communication", "other")
-"""Of the fields of :class:`PhaseTimes`."""
+"""The fields of :class:`PhaseTimes`, in order."""
 
 
 def check_length(updates: int) -> None:
@@ -47,7 +47,7 @@ def profiled(
 ) -> Generator[Event, None, None]:
     """Collective: yield a run's events, and profile some of its first updates into traces in `folder`.
 
-    Results are bit-identical to those without a profile. A run that ends before the profile does yields a notice.
+    Results are bit-identical to those without a profile. If the run ends before the profile, a notice is yielded.
     """
     yield from _until_updates(events, _SKIPPED)
     with timing.excluded():

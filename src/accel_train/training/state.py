@@ -19,7 +19,7 @@ class TrainingState:
     epoch_sums: list[float] = field(default_factory=list)
     """Metric sums of the current epoch over all processes, as of the checkpoint."""
     skipped: list[tuple[int, int]] = field(default_factory=list)
-    """First update skipped, and first not skipped, of each rollback."""
+    """For each rollback, the first update that it skipped and the first after those."""
     best: EpochEnd | None = None
     last: EpochEnd | None = None
     seconds: float = 0.0

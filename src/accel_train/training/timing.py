@@ -17,7 +17,7 @@ def no_span(phase: str) -> AbstractContextManager[Any]:
 
 
 class Timing:
-    """Seconds of training, excluding validation, and of waiting for batches in them.
+    """Seconds of training, excluding validation, and how many of them were spent waiting for batches.
 
     Throughput excludes the first update, which includes one-time costs.
     """

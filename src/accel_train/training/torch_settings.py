@@ -29,6 +29,7 @@ def set_torch_options(threads: int | None, exact: bool) -> None:
     if threads:
         torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(exact)
+    torch.backends.cudnn.benchmark = False  # an earlier run of this process may have set it
     # It costs time and only helps to find bugs.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 

@@ -50,7 +50,10 @@ class Updater:
         return optimizer
 
     def micro_batch(self, batch: Batch, update: int, m: int) -> Tensor:
-        """Add the gradient of this process's micro-batch m and return its loss; with the last one ranks communicate."""
+        """Add the gradient of this process's micro-batch m and return its loss.
+
+        Collective for the last one of an update.
+        """
         if m == 0:
             self.optimizer.zero_grad()  # not earlier: the gradient norm may be read until here
         micro_batch_index = self.accelerator.process_index * self.plan.accumulate + m

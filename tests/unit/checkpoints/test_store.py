@@ -1,36 +1,15 @@
 """A checkpoint is complete or absent, whenever its writer is killed, and damage is noticed."""
 
-import itertools
 import json
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.file_faults import die_at_byte, die_at_operation, fail_at_byte, fork, names, recorded_operations
+from helpers.checkpoints import FILES, save
+from helpers.file_faults import names, recorded_operations
 
-from accel_train.checkpoints.store import begin, commit, newest_valid, problem, prune, set_aside_newer, update_of
-from accel_train.system.atomic_files import clean
-
-FILES = {"state.json": b'{"update": 9}', "tensors/a.safetensors": bytes(range(200)), "tensors/deep/b": b""}
-
-
-def save(checkpoints: Path, update: int) -> Path:
-    partial = begin(checkpoints, update, "ab_c")
-    for name, data in FILES.items():
-        (partial / name).parent.mkdir(exist_ok=True, parents=True)
-        (partial / name).write_bytes(data)
-    return commit(partial)
-
-
-def resume_run(checkpoints: Path, acknowledge: Callable[[int], None]) -> None:
-    """Clean up, save and prune checkpoints as a resumed run does."""
-    clean(checkpoints)
-    for update in (300, 400):
-        save(checkpoints, update)
-        acknowledge(update)
-        prune(checkpoints, 2, {100})
+from accel_train.checkpoints.store import begin, newest_valid, problem, prune, set_aside_newer, update_of
 
 
 @pytest.fixture
@@ -137,68 +116,6 @@ def test_commit_keeps_valid_checkpoint_of_same_update_and_replaces_damaged(saved
     assert save(saved, 200).stat().st_ino != inode
     assert newest_valid(saved) == (saved / "update_000200", [])
     assert names(saved) == ["update_000100", "update_000200"]
-
-
-@pytest.mark.parametrize("existing", ["none", "valid", "damaged"])
-def test_kill_at_any_operation_loses_no_acknowledged_checkpoint(saved: Path, tmp_path: Path, existing: str) -> None:
-    """`existing` is the state of the checkpoint of update 300 beforehand."""
-    if existing != "none":
-        save(saved, 300)
-    if existing == "damaged":
-        (saved / "update_000300/state.json").write_bytes(b"")
-    lowest = 300 if existing == "valid" else 200
-    for number in itertools.count(1):
-        ended = killed(saved, tmp_path / "run", lambda number=number: die_at_operation(number), lowest)
-        if not ended:
-            break
-        assert ended == -signal.SIGKILL
-    assert number > 60
-
-
-def test_kill_at_any_byte_loses_no_acknowledged_checkpoint(saved: Path, tmp_path: Path) -> None:
-    largest = (saved / "update_000200/MANIFEST.json").stat().st_size
-    for byte in range(0, largest, 9):
-        ended = killed(saved, tmp_path / "run", lambda number=byte: die_at_byte(number), 200)
-        assert ended == -signal.SIGXFSZ
-    assert killed(saved, tmp_path / "run", lambda: die_at_byte(largest), 200) == 0
-
-
-def killed(saved: Path, checkpoints: Path, plan_death: Callable[[], None], lowest: int) -> int:
-    """Kill a run, check what it leaves and that it can be resumed; return its exit code."""
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    shutil.copytree(saved, checkpoints)
-    damaged = newest_valid(checkpoints)[1]
-    acknowledged = checkpoints.with_name("acknowledged")
-
-    def die() -> None:
-        with acknowledged.open("w") as report:
-            plan_death()
-            resume_run(checkpoints, lambda update: print(update, file=report, flush=True))
-
-    ended = fork(die)
-    newest, problems = newest_valid(checkpoints)
-    assert newest
-    assert update_of(newest) >= max([lowest, *map(int, acknowledged.read_text().split())])
-    assert problems in ([], damaged)
-    assert problem(checkpoints / "update_000100") is None
-    resume_run(checkpoints, lambda _: None)
-    assert names(checkpoints) == ["update_000100", "update_000300", "update_000400"]
-    assert not any(map(problem, checkpoints.iterdir()))
-    return ended
-
-
-@pytest.mark.parametrize("byte", [0, 50, 100])
-def test_full_disk_leaves_older_checkpoints_and_nothing_unfinished(saved: Path, byte: int) -> None:
-    def commit_without_space() -> None:
-        partial = begin(saved, 300, "ab")
-        (partial / "empty").touch()
-        fail_at_byte(byte)
-        with pytest.raises(OSError, match="File too large"):
-            commit(partial)
-
-    assert fork(commit_without_space) == 0
-    assert names(saved) == ["update_000100", "update_000200"]
-    assert newest_valid(saved) == (saved / "update_000200", [])
 
 
 def test_files_are_synced_before_a_rename_and_the_folder_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from accel_train.distributed.environment import (
     launcher_pid,
     local_world_size,
 )
-from accel_train.distributed.launcher import processes_to_start
+from accel_train.distributed.launcher import check_processes, processes_to_start
 from accel_train.errors import UserError
 
 OURS = ("ACCEL_TRAIN_", "ACCELERATE_", "TORCHELASTIC_")
@@ -59,6 +59,18 @@ def test_option_that_contradicts_the_launcher_is_rejected(environment: Callable[
         processes_to_start(asked)
     assert caught.value.message == f"--processes {asked}, but the launcher started 2"
     assert caught.value.hint == f"leave --processes out, or have the launcher start {asked}"
+
+
+def test_process_checks_that_it_is_one_of_as_many_as_asked(environment: Callable[..., None]) -> None:
+    for asked in (None, 1):
+        check_processes(asked)
+    with pytest.raises(UserError, match="2 processes asked for, but this is one of 1"):
+        check_processes(2)
+    environment(**LAUNCHED)
+    for asked in (None, 2):
+        check_processes(asked)
+    with pytest.raises(UserError, match="1 processes asked for, but this is one of 2"):
+        check_processes(1)
 
 
 def test_master_port_without_rank_and_launcher_is_rejected(environment: Callable[..., None]) -> None:

@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def log_run(
     expected = [begin, *(events or run_events()[1:])]
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(select, "LOGGERS", opened)
-        assert list(logged(iter(expected), rank=rank, quiet=quiet, json=json, only=only)) == expected
+        assert list(logged((event for event in expected), rank=rank, quiet=quiet, json=json, only=only)) == expected
     return names
 
 
@@ -144,6 +144,25 @@ def test_new_logger_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert seen == []
     log_run(tmp_path)
     assert seen[1:] == run_events()[1:]
+
+
+def test_run_ends_after_an_error_of_a_logger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    def events() -> Generator[Event, None, None]:
+        try:
+            yield started(run_folder=str(tmp_path))
+            yield run_events()[-1]
+        finally:
+            ended.append(True)
+
+    def fail(event: Event) -> None:
+        raise OSError
+
+    monkeypatch.setitem(LOGGERS, "tracker", Row(lambda process: True, lambda started, process: nullcontext(fail)))
+    with pytest.raises(OSError) as error:  # while the error holds the frames, nothing is garbage
+        list(logged(events(), rank=1))
+    assert ended == [True], error
 
 
 def test_loggers_are_closed_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

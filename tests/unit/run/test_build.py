@@ -15,23 +15,19 @@ from accel_train.run.build import _refuse_unsupported, _resolve
 from accel_train.run.resume_point import ResumePoint
 
 
-def processes(strategy: Any) -> Any:
-    return SimpleNamespace(strategy=strategy)
-
-
 @pytest.mark.parametrize(
     ("asked", "hint"),
     [({"exact": True}, "start it with DDP"), ({"auto_micro_batch": True}, "give --batch-size")],
 )
 def test_options_that_fsdp2_does_not_support_are_rejected(asked: dict[str, Any], hint: str) -> None:
     config = TrainConfig(**asked)
-    _refuse_unsupported(config, processes(DDP()))
+    _refuse_unsupported(config, DDP())
     (name,) = asked
     with pytest.raises(UserError) as rejected:
-        _refuse_unsupported(config, processes(FSDP2()))
+        _refuse_unsupported(config, FSDP2())
     assert rejected.value.message == f"--{name.replace('_', '-')} does not work with FSDP2 yet"
     assert rejected.value.hint == hint
-    _refuse_unsupported(TrainConfig(), processes(FSDP2()))
+    _refuse_unsupported(TrainConfig(), FSDP2())
 
 
 DATA: Any = SimpleNamespace(kind="digits", train=range(1437))

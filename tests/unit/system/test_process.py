@@ -1,13 +1,11 @@
-"""Importing runs without garbage collections, and a process ends without the interpreter's shutdown."""
+"""Importing runs without garbage collections."""
 
-import atexit
 import gc
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from accel_train.system.process import exit_at_once, without_gc
+from accel_train.system.process import without_gc
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +28,3 @@ def test_gc_is_enabled_again_after_an_error() -> None:
     with pytest.raises(ImportError), without_gc():
         import there_is_no_such_module  # noqa: F401
     assert gc.isenabled()
-
-
-def test_exit_at_once_skips_the_interpreters_shutdown() -> None:
-    child = os.fork()
-    if child == 0:
-        atexit.register(os._exit, 1)
-        exit_at_once(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
