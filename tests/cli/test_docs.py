@@ -3,11 +3,10 @@
 import re
 import shlex
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
+from helpers.marks import slow
 from helpers.runner import Ended, Runner
 from PIL import Image
 
@@ -44,13 +43,27 @@ def start(run: Runner, command: str) -> Ended:
     return run(*arguments) if program == "accel_train" else run.program(words)
 
 
-@pytest.mark.timeout(600)
-def test_commands_in_docs_run(run: Runner) -> None:
-    prepare(run.folder)
-    assert run("train", "--epochs", "1").code == 0  # runs/digits_cnn_001
-    shown = commands()
-    assert len(shown) > 12
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        for command, ended in zip(shown, pool.map(partial(start, run), shown), strict=True):
-            assert ended.code == 0, f"{command}\n{ended.out}\n{ended.err}"
-    assert [path.name for path in (run.folder / "runs").iterdir()] == ["digits_cnn_001"]
+def cases() -> list[object]:
+    """Return all commands; launchers take seconds to start, so those that only the docs name are slow."""
+    readme = PAGES[0].read_text(encoding="utf-8")
+    return [one if one.startswith("accel_train") or one in readme else slow(one) for one in commands()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that the commands name, and the run `runs/digits_cnn_001`."""
+    folder = tmp_path_factory.mktemp("docs")
+    prepare(folder)
+    assert Runner(folder)("train", "--epochs", "1").code == 0
+    return folder
+
+
+@pytest.mark.parametrize("command", cases())
+def test_command_in_docs_runs(folder: Path, command: str) -> None:
+    ended = start(Runner(folder), command)
+    assert ended.code == 0, ended.out + ended.err
+    assert [path.name for path in (folder / "runs").iterdir()] == ["digits_cnn_001"]
+
+
+def test_docs_show_commands() -> None:
+    assert len(commands()) > 12

@@ -13,6 +13,8 @@ from helpers.runner import Runner
 
 import accel_train
 
+pytestmark = pytest.mark.xdist_group("python api")  # the tests share runs
+
 PROGRAM = """
 import json, os, sys
 from pathlib import Path

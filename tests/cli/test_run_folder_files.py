@@ -13,6 +13,8 @@ from helpers.cli import in_process, write_pictures
 from helpers.runner import Runner, read_metrics
 from torch import nn
 
+pytestmark = pytest.mark.xdist_group("run folder files")  # the tests share runs
+
 DIGITS = ("--epochs", "2", "--device", "cpu")
 SAME = ("model.safetensors", "best.safetensors", "config.json")
 

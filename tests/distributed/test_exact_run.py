@@ -13,6 +13,8 @@ from helpers.faults import started
 from helpers.marks import slow
 from helpers.runner import Runner, read_metrics
 
+pytestmark = pytest.mark.xdist_group("exact run")  # the tests share runs
+
 HERE = Path(__file__).parent
 BATCH_SIZE, UPDATES_PER_EPOCH = 8, 30
 COMMON = {

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import sysconfig
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,24 @@ def test_three_launchers_at_once_give_identical_weights(run: Runner) -> None:
         assert list(records) == [PAIR | {"launched_by": name} for name in commands]
     for weights in ("model.safetensors", "best.safetensors"):
         assert len({(run.folder / name / weights).read_bytes() for name in commands}) == 1
+
+
+COUNTS = """
+from accel_train.errors import UserError
+from accel_train.distributed.launcher import processes_to_start
+for asked in (None, 3, 2):
+    try:
+        print(processes_to_start(asked))
+    except UserError as error:
+        print(error.message)
+"""
+LAUNCHES = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {COUNTS!r}]))"
+
+
+def test_count_for_accelerate_launch_is_read_from_its_command_line(run: Runner) -> None:
+    options = ("launch", "--cpu", "--num_machines", "1", "--num_processes", "3", "train.py")
+    ended = run.program([sys.executable, "-c", LAUNCHES, *options], MASTER_PORT="29500")
+    assert ended.out.splitlines() == ["3", "3", "--processes 2, but accelerate launch was asked for 3"], ended.err
 
 
 @pytest.mark.parametrize(

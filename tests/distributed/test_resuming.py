@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
 
+pytestmark = pytest.mark.xdist_group("resuming")  # the tests share runs
+
 OPTIONS = {
     **{"model": "wide_resnet_10_1", "limit": 320, "epochs": 1, "batch_size": 8, "global_batch_size": 16},
     **{"lr": 0.01, "augment": "standard", "log_every": 1, "save_every": "5updates", "keep": 8, "device": "cpu"},

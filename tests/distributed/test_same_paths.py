@@ -16,6 +16,8 @@ from accel_train.data.sampler import ImageOrder
 from accel_train.data.sources.base import View
 from accel_train.data.worker_batches import Batch
 
+pytestmark = pytest.mark.xdist_group("same paths")  # the tests share runs
+
 HERE = Path(__file__).parent
 SIDE = 40
 RUN = {

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from helpers.runner import Runner
 
+pytestmark = pytest.mark.xdist_group("shared images")  # the tests share runs
+
 IMAGES_BYTES = 24_000 * 3 * 32 * 32
 """Of 20,000 training and 4,000 validation images."""
 DATA = "synthetic:20000,3,32,32,10"

@@ -17,6 +17,8 @@ from accel_train.distributed.strategies.ddp import DDP
 from accel_train.models.build import build_model
 from accel_train.training.ema import Ema
 
+pytestmark = pytest.mark.xdist_group("averages")  # the tests share runs
+
 HALF_LIFE = 96.0
 UPDATES = 12
 TRAINING = (

@@ -1,7 +1,5 @@
 """One process at a time holds the lock of a folder, and a dead one does not keep it."""
 
-import errno
-import fcntl
 import os
 import socket
 import time

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.checkpoints import save
 from helpers.file_faults import die_at_byte, die_at_operation, fail_at_byte, fork, names
+from helpers.marks import slow
 
 from accel_train.checkpoints.store import begin, commit, newest_valid, problem, prune, update_of
 from accel_train.system.atomic_files import clean, write_file
@@ -31,7 +32,7 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize("existing", ["none", "valid", "damaged"])
+@pytest.mark.parametrize("existing", [slow("none"), slow("valid"), "damaged"])
 def test_kill_at_any_operation_loses_no_acknowledged_checkpoint(saved: Path, tmp_path: Path, existing: str) -> None:
     """`existing` is the state of the checkpoint of update 300 beforehand."""
     if existing != "none":

@@ -1,4 +1,4 @@
-"""Starts runs from a dict of options, and reads and compares what they leave."""
+"""Options as flags; the logged numbers and the weights of runs, and their differences."""
 
 import re
 from pathlib import Path
@@ -13,13 +13,13 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 
 def relative(a: Tensor, b: Tensor) -> float:
-    """Return the norm of the difference, relative to that of the first."""
+    """Return the norm of the difference, divided by that of the first."""
     a, b = a.double(), b.double()
     return ((a - b).norm() / a.norm().clamp(min=1e-300)).item()
 
 
 def greatest_difference(a: Path, b: Path) -> float:
-    """Return the largest relative difference between the tensors of two runs' last weights."""
+    """Return the largest relative difference between the last weights of two runs, over all tensors."""
     tensors, others = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (a, b))
     assert tensors.keys() == others.keys()
     return max(relative(tensors[name], others[name]) for name in tensors)
@@ -30,12 +30,12 @@ def logged(folder: Path, rank: int, name: str) -> list[str]:
 
 
 def losses(folder: Path, processes: int) -> list[float]:
-    """Return each update's loss: the mean over processes, whose shares are equal."""
+    """Return the loss of each update: the mean over processes, which have equally many images."""
     by_rank = [[float(x) for x in logged(folder, rank, "local_loss")] for rank in range(processes)]
     return [sum(shares) / processes for shares in zip(*by_rank, strict=True)]
 
 
 def ids(folder: Path, processes: int) -> list[int]:
-    """Return a hash of each update's set of images."""
+    """Return a hash of the images of each update."""
     by_rank = [[int(x, 16) for x in logged(folder, rank, "local_ids_hash")] for rank in range(processes)]
     return [sum(shares) % 2**64 for shares in zip(*by_rank, strict=True)]

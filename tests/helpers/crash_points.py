@@ -1,4 +1,4 @@
-"""Follows the calls by which processes change files, on all their threads, and kills one right before such a call."""
+"""Traces the system calls by which processes change files, on all threads, and kills one right before such a call."""
 
 import ctypes
 import os
@@ -19,9 +19,9 @@ _CALLS = {
     **{86: ("link", "pp"), 265: ("linkat", "dpdp"), 88: ("symlink", "-p"), 266: ("symlinkat", "-dp")},
     **{87: ("unlink", "p"), 263: ("unlinkat", "dp"), 84: ("rmdir", "p")},
 }
-"""By number on x86-64: the name, and what its first arguments are.
+"""Name and kinds of the first arguments of a call, by its number on x86-64.
 
-They are (f) a descriptor, (p) a path, (d) the folder that the path after it begins in, (-) of no interest.
+Kinds: (f) descriptor, (p) path, (d) descriptor of the folder that the next path is relative to, (-) ignored.
 """
 # As in linux/ptrace.h, linux/wait.h, linux/audit.h and linux/fcntl.h.
 _TRACE_ME, _CONTINUE, _SET_OPTIONS, _GET_CALL = 0, 7, 0x4200, 0x420E
@@ -41,23 +41,23 @@ _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 4]
 
 @dataclass(frozen=True)
 class Call:
-    """A call that changes files, or brings them to the disk."""
+    """A call that changes or syncs files."""
 
     process: int
-    """Counted from 0."""
+    """Index of the process."""
     name: str
     paths: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
 class Death:
-    """When a process is killed."""
+    """When and which process is killed."""
 
     process: int
     before: int
-    """Which of its calls, counted from 0, is the first that it does not make."""
+    """Index of its first call that is prevented."""
     alone: bool = False
-    """Whether the other processes live on; else they are killed then."""
+    """True if the other processes survive; else they are killed too."""
 
 
 def follow(
@@ -65,9 +65,9 @@ def follow(
 ) -> tuple[list[Call], list[int]]:
     """Do each work in a forked process; return their calls for paths in a folder, and their exit codes.
 
-    After so many seconds all are killed, and the process that has called this too.
+    After `seconds` all are killed, the calling process included.
     """
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a forked process would lack the other threads"
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork has only one thread"
     signal.alarm(seconds)
     processes = [_fork(work) for work in works]
     calls: list[Call] = []
@@ -84,13 +84,13 @@ def follow(
                 _kill(processes, death)
             else:
                 calls += [call] if call else []
-                _go_on(thread, status)
+                _resume(thread, status)
     signal.alarm(0)
     return calls, [codes[process] for process in processes]
 
 
 class _StoppedAt(ctypes.Structure):
-    """The beginning of Linux's ptrace_syscall_info, which does not depend on the machine; from Linux 5.3 on."""
+    """The first fields of ptrace_syscall_info, which are the same on all machines (Linux 5.3 or newer)."""
 
     _fields_ = (
         ("kind", ctypes.c_uint8),
@@ -121,11 +121,11 @@ def _fork(work: Callable[[], None]) -> int:
 
 
 def _stop_at_calls() -> None:
-    """Have the kernel stop this process, threads to come too, at calls of `_CALLS` alone: it makes many others."""
+    """Make the kernel stop this process and its future threads only at `_CALLS`: it makes many other calls."""
     load_number, jump_if_equal, answer = 0x20, 0x15, 0x06
-    go_on, tell_tracer = 0x7FFF0000, 0x7FF00000
+    allow, trace = 0x7FFF0000, 0x7FF00000
     jumps = [(jump_if_equal, len(_CALLS) - at, 0, number) for at, number in enumerate(_CALLS)]
-    lines = [(load_number, 0, 0, 0), *jumps, (answer, 0, 0, go_on), (answer, 0, 0, tell_tracer)]
+    lines = [(load_number, 0, 0, 0), *jumps, (answer, 0, 0, allow), (answer, 0, 0, trace)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
     program = ctypes.create_string_buffer(struct.pack("HP", len(lines), ctypes.addressof(code)))
     no_new_privileges, set_seccomp, by_program = 38, 22, 2
@@ -139,7 +139,7 @@ def _trace(request: int, thread: int, address: int = 0, data: int = 0) -> None:
 
 
 def _call(thread: int, processes: list[int], folder: Path) -> Call | None:
-    """Return the call that a thread has stopped before, if it is one for paths in the folder."""
+    """Return the call that a thread has stopped before, if it is for paths in the folder."""
     at = _StoppedAt()
     _trace(_GET_CALL, thread, ctypes.sizeof(at), ctypes.addressof(at))
     assert at.architecture == _X86_64, "the numbers of calls are those of x86-64"
@@ -181,7 +181,7 @@ def _kill(processes: list[int], death: Death) -> None:
             os.kill(other, signal.SIGKILL)
 
 
-def _go_on(thread: int, status: int) -> None:
+def _resume(thread: int, status: int) -> None:
     stopped_by = os.WSTOPSIG(status)
     of_tracing = stopped_by in (signal.SIGTRAP, signal.SIGSTOP)  # a new thread begins with SIGSTOP
     _trace(_CONTINUE, thread, data=0 if of_tracing else stopped_by)

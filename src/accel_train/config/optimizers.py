@@ -27,7 +27,7 @@ class OptimizerSpec:
     """Whether it takes Adam's betas and epsilon, which the sqrt scaling rule adapts to the global batch."""
 
     def settings(self, betas: tuple[float, float], eps: float) -> dict[str, Any]:
-        """Return its keyword arguments apart from learning rate and weight decay."""
+        """Return its keyword arguments, excluding learning rate and weight decay."""
         return {**self.arguments, **({"betas": betas, "eps": eps} if self.scales_betas else {})}
 
     def default_lr(self, model: str) -> float:

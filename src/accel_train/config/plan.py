@@ -45,7 +45,7 @@ class Plan:
         return self.global_batch // self.batch_size
 
     def with_batch_size(self, batch_size: int) -> Self:
-        """Return the plan with another batch size and the same global batch, of which it must be a process's part."""
+        """Return the plan with a batch size that divides each process's share of the global batch, which stays."""
         accumulate, rest = divmod(self.global_batch, batch_size * self.processes)
         assert rest == 0
         return replace(self, batch_size=batch_size, accumulate=accumulate)

@@ -15,7 +15,7 @@ class Column(NamedTuple):
     name: str
     width: int
     importance: int
-    """In a narrow window, the least important columns are left out first."""
+    """In a narrow window, the least important columns are dropped first."""
     text: Callable[[RunStarted, EpochEnd], str]
 
 

@@ -26,7 +26,6 @@ from accel_train.rng import make_key, seed_libraries
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
 from accel_train.system.folder_lock import FolderLock
-from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.loop import Training
 from accel_train.training.profiler import check_length
 from accel_train.training.torch_settings import set_torch_options
@@ -48,7 +47,6 @@ class Run:
     processes: Processes
     plan: Plan
     training: Training
-    batch_norm: BatchNormBuffers
     watchdog: Watchdog
     lock: FolderLock
     """On the run folder."""
@@ -89,7 +87,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
     if config.profile:
         check_length(plan.total_updates)
     watchdog = Watchdog(processes.rank, processes.count, config.timeout)
-    training, batch_norm = prepare(config, plan, data, built, processes, watchdog)
+    training = prepare(config, plan, data, built, processes, watchdog)
     return Run(
         config=config,
         origins=origins,
@@ -101,7 +99,6 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
         processes=processes,
         plan=plan,
         training=training,
-        batch_norm=batch_norm,
         watchdog=watchdog,
         lock=FolderLock(point.folder),
     )

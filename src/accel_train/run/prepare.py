@@ -55,7 +55,7 @@ def plan_updates(
 
 def prepare(
     config: ResolvedConfig, plan: Plan, data: DataSet, built: BuiltModel, processes: Processes, watchdog: Watchdog
-) -> tuple[Training, BatchNormBuffers]:
+) -> Training:
     """Collective: prepare model, optimizer and loaders, and return the parts of the loop."""
     accelerator, strategy = processes.accelerator, processes.strategy
     module, optimizer = _module_and_optimizer(config, plan, built, processes)
@@ -69,7 +69,7 @@ def prepare(
     gradients = average(accelerator, strategy, model, batch_norm, plan)
     ema = Ema(plain, 0.5 ** (plan.global_batch / config.ema), strategy) if config.ema else None
     transform, sums, timing = _transform(config, data, built, processes), Sums(processes.device), Timing()
-    training = Training(
+    return Training(
         plan=plan,
         strategy=strategy,
         batches=TrainBatches(train_batches, sampler, transform, plan.batch_size),
@@ -87,13 +87,13 @@ def prepare(
             timing=timing,
             tick=watchdog.tick,
         ),
+        batch_norm=batch_norm,
         validation=Validation(accelerator, model, val_batches, transform, ema),
         nonfinite=NonfiniteCheck(plain, strategy, processes.group, sums, plan.accumulate),
         early_stopping=EarlyStopping(config.target_accuracy, config.patience),
         timing=timing,
         log_every=config.log_every,
     )
-    return training, batch_norm
 
 
 def _module_and_optimizer(

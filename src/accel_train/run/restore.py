@@ -71,7 +71,7 @@ def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> tuple[Traini
             "resume with the same --threads and on the same kind of device",
         )
     load_tensors(checkpoint, trained)
-    run.batch_norm.reload()
+    run.training.batch_norm.reload()
     scaler = run.processes.accelerator.scaler
     if scaler and record["scaler"]:
         scaler.load_state_dict(record["scaler"])

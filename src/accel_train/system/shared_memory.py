@@ -1,4 +1,4 @@
-"""Memory that processes of a machine share as an unnamed file, of which nothing remains once they have ended."""
+"""Memory that processes of a machine share through an unnamed file; it is gone when they have ended."""
 
 import os
 

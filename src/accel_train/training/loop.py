@@ -13,6 +13,7 @@ from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.events import EpochEnd, Progress, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
+from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.evaluate import Validation
 from accel_train.training.gradients import gradient_norm
@@ -32,6 +33,7 @@ class Training:
     strategy: Strategy
     batches: TrainBatches
     updater: Updater
+    batch_norm: BatchNormBuffers
     validation: Validation
     nonfinite: NonfiniteCheck
     early_stopping: EarlyStopping

@@ -31,7 +31,7 @@ class TrainingState:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> TrainingState:
-        """Return the state of which :meth:`as_record` returned the record."""
+        """Return the state from a record of :meth:`as_record`."""
         epoch_ends = {name: EpochEnd(**record[name]) if record[name] else None for name in ("best", "last")}
         skipped = [(first, after) for first, after in record["skipped"]]
         return cls(**{**record, **epoch_ends, "skipped": skipped})

@@ -1,4 +1,4 @@
-"""A checkpoint is complete or absent, whenever its writer is killed, and damage is noticed."""
+"""A checkpoint is committed, verified, found and pruned; damage is noticed."""
 
 import json
 import shutil

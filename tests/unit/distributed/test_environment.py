@@ -1,8 +1,6 @@
 """Launcher and option decide the number of processes to start; the environment names launcher, rank and cores."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,27 +75,6 @@ def test_master_port_without_rank_and_launcher_is_rejected(environment: Callable
     environment(MASTER_PORT="29500")
     with pytest.raises(UserError, match="MASTER_PORT is set but RANK is not: several processes were asked for"):
         processes_to_start(None)
-
-
-CHILD = """
-from accel_train.errors import UserError
-from accel_train.distributed.launcher import processes_to_start
-for asked in (None, 3, 2):
-    try:
-        print(processes_to_start(asked))
-    except UserError as error:
-        print(error.message)
-"""
-PARENT = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {CHILD!r}]))"
-
-
-def test_count_for_accelerate_launch_is_read_from_its_command_line(
-    environment: Callable[..., None],
-) -> None:
-    environment(MASTER_PORT="29500")
-    words = [sys.executable, "-c", PARENT, "launch", "--cpu", "--num_machines", "1", "--num_processes", "3", "train.py"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.splitlines() == ["3", "3", "--processes 2, but accelerate launch was asked for 3"], done.stderr
 
 
 class Parent:

@@ -157,10 +157,10 @@ def test_run_ends_after_an_error_of_a_logger(tmp_path: Path, monkeypatch: pytest
             ended.append(True)
 
     def fail(event: Event) -> None:
-        raise OSError
+        raise OSError("disk full")
 
     monkeypatch.setitem(LOGGERS, "tracker", Row(lambda process: True, lambda started, process: nullcontext(fail)))
-    with pytest.raises(OSError) as error:  # while the error holds the frames, nothing is garbage
+    with pytest.raises(OSError, match="disk full") as error:  # while the error holds the frames, nothing is garbage
         list(logged(events(), rank=1))
     assert ended == [True], error
 

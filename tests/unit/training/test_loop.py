@@ -14,6 +14,7 @@ from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.events import EpochEnd, Event, Progress, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
+from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.loop import Training, train
 from accel_train.training.metrics import Means, Sums
@@ -49,6 +50,7 @@ class Parts:
                 micro_batch=self.micro_batch,
                 finish=self.finish,
             ),
+            "batch_norm": BatchNormBuffers(self.net),
             "validation": self.validation,
             "nonfinite": SimpleNamespace(check=lambda update, lr: self.calls.append(f"check {update} {lr}")),
             "early_stopping": EarlyStopping(target_accuracy, patience),

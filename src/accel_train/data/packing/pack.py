@@ -31,7 +31,7 @@ from accel_train.system.folder_lock import FolderLock
 from accel_train.system.worker_signals import serve_parent
 
 _PICTURES_PER_SHARD = 256
-"""Of 256 × 341 pixels: 67 MB, of which a worker holds two copies while it writes them."""
+"""Pictures of 256 × 341 pixels make 67 MB; a worker holds two copies while it writes a shard."""
 _PICTURES_PER_REPORT = 16
 
 
