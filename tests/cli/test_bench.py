@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import Call, assert_refused, in_process
+from helpers.marks import slow
 from helpers.runner import Runner
 
 GREEDY = """
@@ -42,7 +43,7 @@ def test_wrong_option_is_rejected(call: Call, options: str) -> None:
     assert_refused(ended, *REFUSED[options])
 
 
-@pytest.mark.parametrize(("processes", "precision"), [(1, "fp32"), (2, "bf16")])
+@pytest.mark.parametrize(("processes", "precision"), [(1, "fp32"), slow(2, "bf16")])
 def test_run_is_measured_against_the_bare_loop(run: Runner, processes: int, precision: str) -> None:
     ended = run(
         *("bench", "--batch-sizes", "4", "--devices", "cpu", "--precisions", precision, "--updates", "40"),

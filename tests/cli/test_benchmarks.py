@@ -1,4 +1,4 @@
-"""The programs of benchmarks/ run from end to end on little work, and their tables say what was measured."""
+"""The programs of benchmarks/ run on little work, and their tables show what was measured."""
 
 import json
 import os
@@ -9,6 +9,8 @@ import pytest
 from helpers.runner import Ended, Runner
 from PIL import Image
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,7 +20,6 @@ def bench(run: Runner, module: str, *options: str) -> Ended:
     return run.program(words, timeout=240, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
 
 
-@pytest.mark.slow
 def test_peers_are_compared_on_two_processes(run: Runner) -> None:
     sizes = ("--processes", "2", "--batch-sizes", "16", "--images", "128", "--rounds", "1", "--threads", "2")
     ended = bench(run, "peers", *sizes, "--trainers", "bare", "ours", "plain", "--json")
@@ -33,7 +34,6 @@ def test_peers_are_compared_on_two_processes(run: Runner) -> None:
         assert row["peak_bytes"] > 2 * 100e6  # two processes with torch
 
 
-@pytest.mark.slow
 def test_accuracy_is_compared_with_equal_settings(run: Runner) -> None:
     sizes = ("--images", "2560", "--epochs", "2", "--threads", "1")
     ended = bench(run, "peers", "--accuracy", *sizes)
@@ -45,7 +45,6 @@ def test_accuracy_is_compared_with_equal_settings(run: Runner) -> None:
     assert abs(accuracies[0] - accuracies[1]) < 8
 
 
-@pytest.mark.slow
 def test_gpu_benchmark_needs_a_gpu_or_cpu_option(run: Runner) -> None:
     refused = bench(run, "gpu")
     assert refused.code == 1
@@ -81,7 +80,6 @@ def number(cell: str) -> float:
     return float(cell.split(maxsplit=1)[0].replace(",", ""))
 
 
-@pytest.mark.slow
 def test_techniques_are_compared_with_our_defaults(run: Runner) -> None:
     tiny = ("--works", "cnn", "--updates", "3", "--rounds", "1", "--threads", "1")
     rows = cells(bench(run, "techniques", *tiny, "--variants", "channels first", "foreach optimizer", "bf16 autocast"))
@@ -92,7 +90,6 @@ def test_techniques_are_compared_with_our_defaults(run: Runner) -> None:
         assert 0 < number(rows[name][2]) < 20  # nothing is compiled
 
 
-@pytest.mark.slow
 def test_start_up_is_compared_with_a_bare_update(run: Runner) -> None:
     ended = bench(run, "start_up", "--data", "digits", "--rounds", "1")
     rows = cells(ended)
@@ -112,7 +109,6 @@ def test_data_cost_is_measured_by_number_of_images(run: Runner) -> None:
     assert "listing a folder of 101 pictures" in ended.out  # one validates
 
 
-@pytest.mark.slow
 def test_wait_for_pictures_is_measured(run: Runner) -> None:
     for split in ("train", "val"):
         for number_of_class, name in enumerate(("dark", "bright")):
@@ -125,7 +121,6 @@ def test_wait_for_pictures_is_measured(run: Runner) -> None:
     assert number(rows["folder"][1]) > 0
 
 
-@pytest.mark.slow
 def test_memory_is_compared_with_the_bare_loop(run: Runner) -> None:
     tiny = ("--images", "640", "--batch-sizes", "64", "--processes", "2", "--rounds", "1")
     _, bare, ours, ratio = cells(bench(run, "memory", *tiny))["2"]

@@ -44,9 +44,12 @@ def start(run: Runner, command: str) -> Ended:
 
 
 def cases() -> list[object]:
-    """Return all commands; launchers take seconds to start, so those that only the docs name are slow."""
+    """Return all commands; benchmarks, and launchers that the README does not name, are slow."""
     readme = PAGES[0].read_text(encoding="utf-8")
-    return [one if one.startswith("accel_train") or one in readme else slow(one) for one in commands()]
+    return [
+        one if "bench" not in one and (one.startswith("accel_train") or one in readme) else slow(one)
+        for one in commands()
+    ]
 
 
 @pytest.fixture(scope="module")

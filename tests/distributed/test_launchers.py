@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
+from helpers.marks import slow
 from helpers.runner import Ended, Runner, read_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +67,11 @@ def busy_port() -> Iterator[None]:
     [
         ("accel_train train", ALONE),
         ("accelerate launch --cpu --num_processes 2 -m accel_train train", PAIR),
-        ("accelerate launch --mixed_precision bf16 -m accel_train train", ALONE | ACCELERATE | {"precision": "bf16"}),
-        ("accelerate launch --mixed_precision bf16 -m accel_train train --precision fp32", ALONE | ACCELERATE),
-        (f"accelerate launch --config_file {CONFIGS}/cpu.yaml -m accel_train train", ALONE | ACCELERATE),
+        slow(
+            "accelerate launch --mixed_precision bf16 -m accel_train train", ALONE | ACCELERATE | {"precision": "bf16"}
+        ),
+        slow("accelerate launch --mixed_precision bf16 -m accel_train train --precision fp32", ALONE | ACCELERATE),
+        slow(f"accelerate launch --config_file {CONFIGS}/cpu.yaml -m accel_train train", ALONE | ACCELERATE),
         (f"accelerate launch --config_file {CONFIGS}/cpu_2_processes.yaml -m accel_train train", PAIR | ACCELERATE),
     ],
     ids=["alone", "accelerate --cpu", "bf16", "bf16, but fp32 by flag", "cpu.yaml", "cpu_2_processes.yaml"],

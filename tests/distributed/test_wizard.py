@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from helpers.marks import slow
 from helpers.runner import Runner, read_metrics
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
@@ -39,9 +40,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 @pytest.mark.parametrize(
     ("machine", "answers", "flags", "obtained"),
     [
-        (SINGLE, {"on CPU only": "yes"}, (), (1, "auto", None, "single process")),
+        slow(SINGLE, {"on CPU only": "yes"}, (), (1, "auto", None, "single process")),
         (MULTI_CPU, {"How many processes": "2"}, (), (2, "auto", "gloo", "DDP")),
-        (MULTI_GPU, {"How many GPU": "2"}, ("--device", "cpu"), (2, "cpu", "gloo", "DDP")),
+        slow(MULTI_GPU, {"How many GPU": "2"}, ("--device", "cpu"), (2, "cpu", "gloo", "DDP")),
     ],
     ids=["one CPU process", "multi-CPU", "multi-GPU on CPUs"],
 )

@@ -131,9 +131,12 @@ class Runner:
 
 def clean_environment() -> dict[str, str]:
     """Return this process's environment without the variables of launchers and terminals."""
-    left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR")
+    launchers = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    terminals = {"NO_COLOR", "COLUMNS", "LINES"}
     kept = {
-        k: v for k, v in os.environ.items() if k not in left_out and not k.startswith(("ACCELERATE_", "ACCEL_TRAIN_"))
+        name: value
+        for name, value in os.environ.items()
+        if name not in launchers | terminals and not name.startswith(("ACCELERATE_", "ACCEL_TRAIN_"))
     }
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 

@@ -59,10 +59,8 @@ def prepare(
     """Collective: prepare model, optimizer and loaders, and return the parts of the loop."""
     accelerator, strategy = processes.accelerator, processes.strategy
     module, optimizer = _module_and_optimizer(config, plan, built, processes)
-    train_batches, val_batches, sampler = _loaders(config, plan, data, built, processes)
-    model, optimizer, train_batches, val_batches = strategy.prepare(
-        accelerator, module, optimizer, train_batches, val_batches
-    )
+    train, val, sampler = _loaders(config, plan, data, built, processes)
+    model, optimizer, train, val = strategy.prepare(accelerator, module, optimizer, train, val)
     plain = strategy.plain_model(accelerator, model)
     batch_norm = BatchNormBuffers(plain)
     average = TreeAverage if config.exact else StrategyAverage
@@ -72,7 +70,7 @@ def prepare(
     return Training(
         plan=plan,
         strategy=strategy,
-        batches=TrainBatches(train_batches, sampler, transform, plan.batch_size),
+        batches=TrainBatches(train, sampler, transform, plan.batch_size),
         updater=Updater(
             accelerator=accelerator,
             model=model,
@@ -88,7 +86,7 @@ def prepare(
             tick=watchdog.tick,
         ),
         batch_norm=batch_norm,
-        validation=Validation(accelerator, model, val_batches, transform, ema),
+        validation=Validation(accelerator, model, val, transform, ema),
         nonfinite=NonfiniteCheck(plain, strategy, processes.group, sums, plan.accumulate),
         early_stopping=EarlyStopping(config.target_accuracy, config.patience),
         timing=timing,
