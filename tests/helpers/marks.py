@@ -3,27 +3,26 @@
 from collections.abc import Iterable, Sequence
 
 import pytest
-from _pytest.mark import ParameterSet
 
 Case = tuple[object, ...]
 
 
-def slow(*values: object) -> ParameterSet:
+def slow(*values: object) -> object:
     """Return a case that `make test` leaves out."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def chaos(*values: object) -> ParameterSet:
+def chaos(*values: object) -> object:
     """Return a case that only `make chaos` runs."""
     return pytest.param(*values, marks=pytest.mark.chaos)
 
 
-def by_target(cases: Iterable[Case], *, quick: Sequence[Case], more: Sequence[Case] = ()) -> list[ParameterSet | Case]:
+def by_target(cases: Iterable[Case], *, quick: Sequence[Case], more: Sequence[Case] = ()) -> list[object]:
     """Mark cases: `quick` ones are run always, `more` are slow, and all others chaos."""
     return [case if case in quick else slow(*case) if case in more else chaos(*case) for case in cases]
 
 
-def in_turn(cases: Sequence[Case], *, times: int, quick: int, more: int = 0) -> list[ParameterSet | Case]:
+def in_turn(cases: Sequence[Case], *, times: int, quick: int, more: int = 0) -> list[object]:
     """Repeat cases in turn; the first `quick` are run always, `more` are slow, and all others chaos."""
     repeated = [cases[i % len(cases)] for i in range(times)]
     return [
