@@ -47,7 +47,13 @@ class Config(BaseModel):
     Each field is an option and a YAML key. The docstring under it is its help, and its default where that is computed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,  # of panels no instance is made
+    )
     panel: ClassVar[str | None] = None
     """Heading in the help of the fields that this very class declares."""
 

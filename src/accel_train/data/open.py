@@ -5,19 +5,34 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from accel_train.config.import_string import is_function_name
+from accel_train.config.import_string import import_object, is_function_name
 from accel_train.data.packing.manifest import is_packed
-from accel_train.data.packing.source import open_packed, open_packed_for_evaluation, packed_notes
 from accel_train.data.sources.base import DataSet, Request, Source, spread
 from accel_train.data.sources.builtin import open_digits, open_torchvision
 from accel_train.data.sources.fashion_mnist import open_fashion_mnist
-from accel_train.data.sources.folder import open_folder, open_folder_for_evaluation
 from accel_train.data.sources.synthetic import is_synthetic, open_synthetic
 from accel_train.data.sources.user import open_function
 from accel_train.errors import UserError
 
 Opener = Callable[[Request], DataSet]
+
+
+def _imported_on_use(name: str) -> Callable[..., Any]:
+    """Return a function that is imported when it is called: in-memory data needs no decoders, which take 20 ms."""
+
+    def call(*arguments: Any) -> Any:
+        return import_object(name)(*arguments)
+
+    return call
+
+
+_open_folder = _imported_on_use("accel_train.data.sources.folder:open_folder")
+_open_folder_for_evaluation = _imported_on_use("accel_train.data.sources.folder:open_folder_for_evaluation")
+_open_packed = _imported_on_use("accel_train.data.packing.source:open_packed")
+_open_packed_for_evaluation = _imported_on_use("accel_train.data.packing.source:open_packed_for_evaluation")
+_packed_notes = _imported_on_use("accel_train.data.packing.source:packed_notes")
 
 PUBLISHED: dict[str, Opener] = {
     "digits": open_digits,
@@ -31,12 +46,12 @@ PUBLISHED: dict[str, Opener] = {
 """Sources known by name."""
 _BY_FORM: tuple[tuple[Callable[[str], bool], Opener], ...] = (
     (is_synthetic, open_synthetic),
-    (lambda name: is_packed(Path(name)), open_packed),
-    (lambda name: Path(name).is_dir(), open_folder),
+    (lambda name: is_packed(Path(name)), _open_packed),
+    (lambda name: Path(name).is_dir(), _open_folder),
     (is_function_name, open_function),
 )
 """Sources recognized by the form of the name; the first match is opened."""
-_TAKE_VAL_FRACTION: tuple[Opener, ...] = (open_packed, open_folder)
+_TAKE_VAL_FRACTION: tuple[Opener, ...] = (_open_packed, _open_folder)
 
 
 def open_data(
@@ -62,12 +77,15 @@ def open_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> Sou
     Raises:
         UserError: the folder has a class that the owner lacks, or no pictures.
     """
-    return (open_packed_for_evaluation if is_packed(root) else open_folder_for_evaluation)(root, classes, owner)
+    opener = _open_packed_for_evaluation if is_packed(root) else _open_folder_for_evaluation
+    source: Source = opener(root, classes, owner)
+    return source
 
 
 def data_notes(name: str) -> tuple[str, ...]:
     """Return notes for the user about a data set, one sentence each."""
-    return packed_notes(Path(name)) if is_packed(Path(name)) else ()
+    notes: tuple[str, ...] = _packed_notes(Path(name)) if is_packed(Path(name)) else ()
+    return notes
 
 
 def _find_opener(name: str) -> Opener:

@@ -7,10 +7,13 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from accel_train.data.sources.folder import FolderSource, list_folder
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import write_file
+
+if TYPE_CHECKING:
+    from accel_train.data.sources.folder import FolderSource
 
 MANIFEST = "pack.json"
 UNFINISHED = "unfinished.json"
@@ -83,7 +86,7 @@ def read_manifest(path: Path) -> Manifest:
     )
 
 
-def fingerprint(splits: Mapping[str, FolderSource]) -> str:
+def fingerprint(splits: "Mapping[str, FolderSource]") -> str:
     """Hash the names, sizes and modification times of all pictures."""
     digest = hashlib.sha256()
     for split, source in splits.items():
@@ -95,6 +98,8 @@ def fingerprint(splits: Mapping[str, FolderSource]) -> str:
 
 def has_changed(manifest: Manifest) -> bool:
     """Return whether the source still exists but differs from what was packed."""
+    from accel_train.data.sources.folder import list_folder
+
     source = Path(manifest.source)
     if not source.is_dir():
         return False

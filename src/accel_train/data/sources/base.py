@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -142,6 +141,8 @@ class DataSet:
 @contextmanager
 def download_lock(folder: Path) -> Iterator[None]:
     """Let one process of a machine at a time download to a folder; a read-only folder needs no lock."""
+    from filelock import FileLock  # takes 5 ms, and is for downloads only
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
