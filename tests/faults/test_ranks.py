@@ -1,6 +1,7 @@
 """A rank or launcher that dies or hangs is named and ends the run within seconds, or is restarted."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ ANY_LAUNCHER = [("accel_train", 2), ("accelerate", 1), ("accelerate", 2), ("torc
 ANY_RANK = [(launcher, rank) for rank in (1, 0) for launcher in LAUNCHERS]
 """Launchers, and one of two ranks."""
 LEARNING = ("--data", "digits", "--model", "cnn", "--batch-size", "16", "--global-batch-size", "32", *ON_CPU)
+SECONDS_TO_MEET = 2.5
+"""Time until the watchdog of each rank knows the processes of the others; before, they "did not start"."""
 SLOW = """
 import os, time
 from pathlib import Path
@@ -52,6 +55,7 @@ def test_stopped_rank_is_named_and_ends_the_run(launcher: str, rank: int, tmp_pa
     words = ("--output", tmp_path / "run", "--timeout", "10", *ENDLESS)
     with started(tmp_path, *words, launcher=launcher, processes=2) as program:
         program.wait_for_epoch()
+        time.sleep(SECONDS_TO_MEET)
         program.ranks()[rank].suspend()
         assert program.wait(25) != 0
     assert f"rank {rank} (process" in program.err
@@ -64,6 +68,7 @@ def test_timeout_ends_a_run_whose_rank_sleeps(tmp_path: Path, monkeypatch: pytes
     words = ("--data", "slow:data", "--model", "mlp", "--batch-size", "8", "--workers", "0", *ON_CPU)
     with started(tmp_path, *words, "--epochs", "100000", "--timeout", "10", processes=2) as program:
         program.wait_for_epoch()
+        time.sleep(SECONDS_TO_MEET)
         Path("sleep").touch()
         assert program.wait(25) != 0
     assert "rank 1 (process" in program.err
