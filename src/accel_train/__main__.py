@@ -6,7 +6,10 @@ import signal
 def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports below shows no traceback
-    from accel_train.cli.app import main as run
+    from accel_train.system.process import without_gc
+
+    with without_gc():
+        from accel_train.cli.app import main as run
 
     run()
 

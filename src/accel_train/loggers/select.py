@@ -27,7 +27,6 @@ from accel_train.events import (
 from accel_train.loggers.jsonl import JsonLines
 from accel_train.loggers.plain import PlainLogger, QuietLogger
 from accel_train.loggers.rank_log import RankLogger, start_logging
-from accel_train.loggers.terminal import TerminalLogger
 
 Logger = Callable[[Event], None]
 """Takes each event of a run, in order."""
@@ -100,6 +99,8 @@ def console_logger(stream: TextIO, is_terminal: bool, quiet: bool) -> AbstractCo
     if quiet:
         return nullcontext(QuietLogger(stream))
     if is_terminal and os.environ.get("TERM") != "dumb":
+        from accel_train.loggers.terminal import TerminalLogger  # takes 5 ms, for a terminal only
+
         return TerminalLogger(Console(file=stream, force_terminal=True, highlight=False))
     return nullcontext(PlainLogger(stream))
 
