@@ -11,7 +11,8 @@ timeout, *launched = sys.argv[1:]
 os.environ |= dict(zip(("RANK", "WORLD_SIZE"), launched))
 try:
     process_group.join("gloo", int(timeout))
-    print(process_group.exchange(process_group.host_group(9), [int(os.environ["RANK"]), 2**63 - 1]))
+    values = process_group.exchange(process_group.host_group(9), [int(os.environ["RANK"]), 2**63 - 1])
+    sys.stdout.write(f"{values}\\n")  # at once: print() writes the end of the line by itself
     process_group.leave()
 except UserError as error:
     print(error.everywhere, error.message)

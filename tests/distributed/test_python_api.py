@@ -3,12 +3,13 @@
 from helpers.runner import Runner, read_metrics
 
 PROGRAM = """
+import sys
 import accel_train
 config = accel_train.TrainConfig(
     data="digits", model="mlp", epochs=1, limit=256, batch_size=32, processes=2, device="cpu", output="run"
 )
 *_, ended = accel_train.train(config)
-print(ended.updates, ended.val_accuracy)
+sys.stdout.write(f"{ended.updates} {ended.val_accuracy}\\n")  # at once: print() writes the end of the line by itself
 """
 
 
