@@ -164,7 +164,7 @@ def list_folder(root: Path) -> tuple[dict[str, FolderSource], int]:
 
 
 def _list_known_classes(root: Path, classes: tuple[str, ...], owner: str) -> tuple[FolderSource, int]:
-    """List pictures with the labels of another folder's or run's classes, some of which may be missing here."""
+    """List pictures, labelled by the classes of another folder or run; a class may be missing here."""
     for name in _folder_names(root):
         if name not in classes:
             raise UserError(

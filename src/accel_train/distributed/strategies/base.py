@@ -90,3 +90,15 @@ class Strategy(Protocol):
     def checkpoint_group(self, timeout: int) -> ProcessGroup | None:
         """Collective: return a new group of the processes that write a checkpoint; None if rank 0 writes all of it."""
         ...
+
+
+def accelerate_no_sync(accelerator: Accelerator, model: nn.Module) -> AbstractContextManager[Any]:
+    """Return Accelerate's `no_sync`, for the strategies that it prepares."""
+    context: AbstractContextManager[Any] = accelerator.no_sync(model)
+    return context
+
+
+def accelerate_plain_model(accelerator: Accelerator, model: nn.Module) -> nn.Module:
+    """Return the model without Accelerate's wrappers, for the strategies that it prepares."""
+    plain: nn.Module = accelerator.unwrap_model(model, keep_fp32_wrapper=True, keep_torch_compile=False)
+    return plain

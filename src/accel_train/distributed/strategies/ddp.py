@@ -1,13 +1,14 @@
 """DDP: every process has a copy of the model and averages gradients; one process alone runs the plain model."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+
+from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
 
 
 class DDP:
@@ -33,13 +34,8 @@ class DDP:
         prepared: tuple[Any, ...] = accelerator.prepare(model, optimizer, *loaders)
         return prepared
 
-    def no_sync(self, accelerator: Accelerator, model: nn.Module) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = accelerator.no_sync(model)
-        return context
-
-    def plain_model(self, accelerator: Accelerator, model: nn.Module) -> nn.Module:
-        plain: nn.Module = accelerator.unwrap_model(model, keep_fp32_wrapper=True, keep_torch_compile=False)
-        return plain
+    no_sync = staticmethod(accelerate_no_sync)
+    plain_model = staticmethod(accelerate_plain_model)
 
     def weights_changed(self, model: nn.Module) -> None:
         pass

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from accel_train.distributed.process_group import host_group
+from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
 from accel_train.errors import UserError
 
 _YES = ("true", "1", "yes")
@@ -87,13 +87,8 @@ class FSDP2:
         check_sharded(accelerator, prepared[0])
         return prepared
 
-    def no_sync(self, accelerator: Accelerator, model: nn.Module) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = accelerator.no_sync(model)
-        return context
-
-    def plain_model(self, accelerator: Accelerator, model: nn.Module) -> nn.Module:
-        plain: nn.Module = accelerator.unwrap_model(model, keep_fp32_wrapper=True, keep_torch_compile=False)
-        return plain
+    no_sync = staticmethod(accelerate_no_sync)
+    plain_model = staticmethod(accelerate_plain_model)
 
     def weights_changed(self, model: nn.Module) -> None:
         """Reshard: parameters gathered in the last evaluation would be used once more."""
