@@ -30,9 +30,11 @@ def train(config: TrainConfig) -> Iterator[Event]:
         UserError: something asked for cannot be had, with a hint.
     """
     from accel_train.distributed.environment import launched_rank
+    from accel_train.distributed.schedulers import join
     from accel_train.loggers.select import logged
     from accel_train.run.session import train
 
+    join()
     return logged(train(config), rank=launched_rank(), only=("metrics.jsonl",))
 
 
@@ -43,8 +45,10 @@ def evaluate(run: Path | str, config: EvaluateConfig | None = None) -> Evaluated
         UserError: the folder is no run's, or the data do not fit its model.
     """
     from accel_train.config.options import EvaluateConfig
+    from accel_train.distributed.schedulers import join
     from accel_train.run.evaluate import evaluate
 
+    join()
     return evaluate(Path(run), config or EvaluateConfig())
 
 

@@ -1,10 +1,13 @@
 """Entry point of ``accel_train`` and ``python -m accel_train``."""
 
-import signal
+import os
+import sys
 
 
 def main() -> None:
     """Run the command line."""
+    import signal
+
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports below shows no traceback
     from accel_train.system.process import without_gc
 
@@ -15,4 +18,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.path[0] in ("", os.getcwd()) and not sys.flags.safe_path:  # noqa: PTH109 - pathlib is not imported yet
+        del sys.path[0]  # else a queue.py or numpy/ here would replace what torch imports
     main()

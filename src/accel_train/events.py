@@ -13,6 +13,7 @@ class DataRecord:
     train_images: int
     val_images: int
     classes: int
+    contents: Mapping[str, Any]  # names of the classes; of each split its images, counts by class and fingerprint
     augment: str
 
 
@@ -39,6 +40,7 @@ class HardwareRecord:
     threads: int  # intra-op, per process
     cores: int  # available to the processes of this machine
     launched_by: str
+    environment: tuple[str, ...]  # variables that are obeyed, as NAME=value
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,19 @@ def busy_port() -> Iterator[None]:
         slow("accelerate launch --mixed_precision bf16 -m accel_train train --precision fp32", ALONE | ACCELERATE),
         slow(f"accelerate launch --config_file {CONFIGS}/cpu.yaml -m accel_train train", ALONE | ACCELERATE),
         (f"accelerate launch --config_file {CONFIGS}/cpu_2_processes.yaml -m accel_train train", PAIR | ACCELERATE),
+        slow(
+            f"accelerate launch --config_file {CONFIGS}/gpu.yaml -m accel_train train --device cpu --precision fp32",
+            ALONE | ACCELERATE | {"device_asked": "cpu"},
+        ),
+        slow(
+            f"accelerate launch --config_file {CONFIGS}/ddp.yaml --num_processes 2 -m accel_train train --device cpu",
+            PAIR | ACCELERATE | {"device_asked": "cpu", "precision": "bf16"},
+        ),
     ],
-    ids=["alone", "accelerate --cpu", "bf16", "bf16, but fp32 by flag", "cpu.yaml", "cpu_2_processes.yaml"],
+    ids=[
+        *("alone", "accelerate --cpu", "bf16", "bf16, but fp32 by flag", "cpu.yaml", "cpu_2_processes.yaml"),
+        *("gpu.yaml on a CPU", "ddp.yaml on CPUs"),
+    ],
 )
 def test_launcher_starts_what_was_asked(run: Runner, command: str, expected: dict[str, Any]) -> None:
     assert obtained(run, command, run.folder / "out", expected) == expected
@@ -112,27 +123,34 @@ LAUNCHES = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '
 
 
 def test_count_for_accelerate_launch_is_read_from_its_command_line(run: Runner) -> None:
-    options = ("launch", "--cpu", "--num_machines", "1", "--num_processes", "3", "train.py")
-    ended = run.program([sys.executable, "-c", LAUNCHES, *options], MASTER_PORT="29500")
+    options = ("accelerate", "launch", "--cpu", "--num_machines", "1", "--num_processes", "3", "train.py")
+    set_by_accelerate = {"MASTER_PORT": "29500", "ACCELERATE_DYNAMO_MODE": "default"}
+    ended = run.program([sys.executable, "-c", LAUNCHES, *options], **set_by_accelerate)
     assert ended.out.splitlines() == ["3", "3", "--processes 2, but accelerate launch was asked for 3"], ended.err
 
 
+USE_CPU_FALSE = "the launcher's configuration says use_cpu: false, but torch finds no GPU"
+
+
 @pytest.mark.parametrize(
-    ("command", "error", "hint"),
+    ("name", "options", "error", "hint"),
     [
-        (
-            f"accelerate launch --config_file {CONFIGS}/ddp.yaml --num_processes 2 -m accel_train train --device cuda",
-            "--device cuda, but torch finds no such device",
-            "use --device cpu, or install its driver",
-        ),
+        ("ddp", "--device cuda", "--device cuda, but torch finds no such device", "use --device cpu, or install its"),
+        slow("ddp", "", USE_CPU_FALSE, "set use_cpu: true in it, or add --device cpu"),
+        ("gpu", "", USE_CPU_FALSE, "set use_cpu: true in it, or add --device cpu"),
+        slow("fsdp2", "", USE_CPU_FALSE, "set use_cpu: true in it, or add --device cpu"),
     ],
-    ids=["ddp.yaml without GPUs"],
+    ids=["--device cuda", "ddp.yaml", "gpu.yaml", "fsdp2.yaml"],
 )
-def test_missing_device_is_one_error(run: Runner, command: str, error: str, hint: str) -> None:
+def test_missing_gpu_is_one_error(run: Runner, name: str, options: str, error: str, hint: str) -> None:
+    processes = "" if name == "gpu" else "--num_processes 2"
+    command = f"accelerate launch --config_file {CONFIGS}/{name}.yaml {processes} -m accel_train train {options}"
     ended = start(run, command, run.folder / "out")
     assert ended.code != 0
     lines = [line for line in ended.err.splitlines() if line.startswith(("error: ", "hint: "))]
-    assert lines == [f"error: {error}", f"hint: {hint}"], ended.err
+    assert len(lines) == 2
+    assert lines[0] == f"error: {error}"
+    assert lines[1].startswith(f"hint: {hint}")
     assert not (run.folder / "out").exists()
 
 

@@ -14,10 +14,11 @@ import pytest
 from helpers.processes import wait_for_end
 
 START = """
-import sys
+import os, sys
 from accel_train.system.signals import StopSignals
 from accel_train.distributed import launcher
 StopSignals().listen()  # as every command does
+os.environ["PYTHONPATH"] = os.getcwd()  # where the ranks find the script as accel_train
 launcher._SECONDS_TO_SAVE, launcher._SECONDS_AFTER_FAILURE = 3, 1
 sys.exit(launcher.start_processes(2, []))
 """
@@ -58,7 +59,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         for name, text in {
             "starts/start.py": START,
             "starts/be_started.py": BE_STARTED,
-            "runs/accel_train/__init__.py": "",  # `python -m accel_train` prefers this one in its folder
+            "runs/accel_train/__init__.py": "",
             "runs/accel_train/__main__.py": f"{RANK}{before}\nsay('ready')\n{script}",
         }.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +68,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("ACCEL", "TORCHELASTIC_"))}
         if by_accelerate:
             scripts.insert(0, str(tmp_path / "starts" / "be_started.py"))
-            environment["ACCELERATE_MIXED_PRECISION"] = "no"
+            environment["ACCELERATE_DYNAMO_MODE"] = "default"
         pipe = subprocess.PIPE
         words = [sys.executable, *scripts]
         job = Job(words, cwd=tmp_path / "runs", env=environment, stdout=pipe, stderr=pipe, text=True)

@@ -1,5 +1,6 @@
 """--init-from takes only the weights of a run, and needs them no more after the first checkpoint."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,17 @@ def test_replaced_head_is_reported(source: Path, tmp_path: Path) -> None:
     data = ("--data", "synthetic:64,1,8,8,3")
     program = finished(tmp_path, "--output", output, "--init-from", source, *data, *MODEL, *STANDS_STILL)
     assert "note: head 5 replaced: 2 → 3 classes\n" in program.out
+    begun, ended = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (source, output))
+    assert {name for name in ended if not torch.equal(begun[name], ended[name])} == HEAD
+
+
+@pytest.mark.parametrize("classes", [["0", "cat"], ["1", "0"]], ids=["another name", "another order"])
+def test_head_for_as_many_other_classes_is_replaced(source: Path, tmp_path: Path, classes: list[str]) -> None:
+    other, output = shutil.copytree(source, tmp_path / "other"), tmp_path / "run"
+    description = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(description | {"classes": classes}))
+    program = finished(tmp_path, "--output", output, "--init-from", other, *TINY, *STANDS_STILL)
+    assert "note: head 5 replaced: other classes\n" in program.out
     begun, ended = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (source, output))
     assert {name for name in ended if not torch.equal(begun[name], ended[name])} == HEAD
 

@@ -1,4 +1,4 @@
-"""A source whose batches return the ids and keys that were requested."""
+"""A source whose images are the ids and keys that were requested."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from accel_train.errors import LocalError
 
 @dataclass(frozen=True)
 class EchoSource:
-    """Returns the ids as images and the keys as labels, 0 without keys; image 13 cannot be read in training."""
+    """Returns images of an id and its key, 0 without keys, with label 0; image 13 cannot be read in training."""
 
     images: int
     classes: tuple[str, ...] = ("a", "b")
@@ -23,4 +23,5 @@ class EchoSource:
     def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
         if 13 in ids and keys is not None:
             raise LocalError("cannot read the picture a/13.jpg: broken", "repair it or remove it")
-        return torch.tensor(ids), torch.tensor(keys if keys is not None else [0] * len(ids))
+        given = torch.tensor(keys if keys is not None else [0] * len(ids))
+        return torch.stack([torch.tensor(ids), given], dim=1), torch.zeros(len(ids), dtype=torch.int64)

@@ -24,6 +24,13 @@ STARTED = RunStarted(
         train_images=1437,
         val_images=360,
         classes=10,
+        contents={
+            "classes": list("0123456789"),
+            "splits": {
+                "train": {"images": 1437, "counts": [141, *[144] * 9], "fingerprint": "5f2d73fdad091dd6"},
+                "val": {"images": 360, "counts": [36] * 10, "fingerprint": "d902b69771016404"},
+            },
+        },
         augment="light: shift by up to 1 pixel",
     ),
     model=ModelRecord(model="cnn", parameters=93_322, matches=("images stay at 8×8, which the model takes",)),
@@ -38,6 +45,7 @@ STARTED = RunStarted(
         threads=1,
         cores=8,
         launched_by="accelerate launch",
+        environment=(),
     ),
     plan=PlanRecord(
         batch_size=32,

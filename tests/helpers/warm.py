@@ -86,10 +86,11 @@ def _run_python(words: Sequence[str], environment: Mapping[str, str]) -> NoRetur
     """Do what `python WORDS` does, and end this process."""
     try:
         _prepare(environment)
-        first, *rest = words
+        first, *rest = words[1:] if words[0] == "-P" else words
+        if words[0] == "-m":
+            sys.path.insert(0, str(Path.cwd()))
         if first == "-m":
             sys.argv = rest
-            sys.path.insert(0, str(Path.cwd()))
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         elif first == "-c":
             sys.argv = ["-c", *rest[1:]]
@@ -192,8 +193,8 @@ class _ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
 
 
 def _can_fork(args: Any) -> bool:
-    """Return whether a command starts this Python without options, and this process has one thread."""
-    if args[0] != sys.executable or not (args[1] in ("-m", "-c") or str(args[1]).endswith(".py")):
+    """Return whether a command starts this Python without options but -P, and this process has one thread."""
+    if args[0] != sys.executable or not (args[1] in ("-m", "-c", "-P") or str(args[1]).endswith(".py")):
         return False
     deadline = time.monotonic() + _SECONDS_FOR_THREADS
     while len(list(Path("/proc/self/task").iterdir())) > 1:

@@ -143,8 +143,8 @@ def _subprocess(
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a run, which ends when this process does."""
-    return os.environ | {"ACCEL_TRAIN_LAUNCHER_PID": str(os.getpid())}
+    """Return the environment of a run, which ends when this process does, and finds the same modules as this one."""
+    return os.environ | {"ACCEL_TRAIN_LAUNCHER_PID": str(os.getpid()), "PYTHONSAFEPATH": "1"}
 
 
 def _failure(code: int, errors: IO[str]) -> Exception:

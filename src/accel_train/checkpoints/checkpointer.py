@@ -3,7 +3,9 @@
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from accel_train.training.ema import Ema
 from accel_train.training.state import TrainingState
 
 _STATE, _TENSORS = "state.json", "tensors"
-_FORMAT = 1
+_FORMAT = 2
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "average."
 
 
@@ -122,14 +124,14 @@ class Checkpointer:
         self._thread.shutdown()
 
     def _write(self, copies: dict[str, Any], update: int, record: dict[str, Any], best: int | None) -> int | None:
-        from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save
 
         partial = store.begin(self._folder / CHECKPOINTS, update, record["nonce"])
         try:
             writer = HuggingFaceStorageWriter(str(partial / _TENSORS), save_distributed=True)
-            with warnings.catch_warnings(action="ignore"):  # torch warns that nothing is distributed, as intended
+            # torch warns that nothing is distributed, as intended
+            with warnings.catch_warnings(action="ignore"), _causes():
                 save(copies, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
             if not self._commits:
                 return None
@@ -138,14 +140,23 @@ class Checkpointer:
                 shutil.copyfile(self._folder / WEIGHTS["best"], partial / WEIGHTS["best"])
             store.commit(partial)
             store.prune(self._folder / CHECKPOINTS, self._keep, {best, update})
-        except BaseException as error:
+        except BaseException:
             if self._commits:  # on other ranks: rank 0 may be about to commit the folder
                 shutil.rmtree(partial, ignore_errors=True)
-            if isinstance(error, CheckpointException):
-                cause, _ = next(iter(error.failures.values()))  # such as an OSError: disk full
-                raise cause from None
             raise
         return update
+
+
+@contextmanager
+def _causes() -> Iterator[None]:
+    """Raise the error of a rank, such as an OSError, instead of torch's CheckpointException, a BaseException."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        cause, _ = next(iter(error.failures.values()))
+        raise cause from None
 
 
 def read_state(checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
@@ -157,7 +168,8 @@ def read_state(checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
     record = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
     if record["format"] != _FORMAT:
         raise UserError(
-            f"{checkpoint} has format {record['format']}, this version reads {_FORMAT}", "update accel_train"
+            f"{checkpoint} has format {record['format']}, this version reads {_FORMAT}",
+            "use the version of accel_train that wrote it",
         )
     return TrainingState.from_record(record["position"]), record
 
@@ -181,7 +193,14 @@ def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
         raise UserError(
             f"{checkpoint} and the run do not both have the tensor {name}", "resume with the version that wrote it"
         )
-    with warnings.catch_warnings(action="ignore"):
+    for name, tensor in tensors.items():
+        shape = tuple(getattr(stored[name], "size", ()))
+        if shape != tuple(tensor.shape):
+            raise UserError(
+                f"{checkpoint} has {name} of shape {shape}, the run of {tuple(tensor.shape)}",
+                "resume with the model and data that it was trained with",
+            )
+    with warnings.catch_warnings(action="ignore"), _causes():
         load(tensors, storage_reader=reader, no_dist=True)
 
 

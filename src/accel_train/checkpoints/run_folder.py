@@ -1,7 +1,10 @@
 """The folder of a run: its name, its files and the description of its model."""
 
+import gzip
 import json
+import math
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,14 +12,17 @@ from typing import Any
 
 import yaml
 
+from accel_train.data.contents import Contents, Files, SplitContents
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import PARTIAL, write_file
 
 CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
+DATA_FILES = "data_files.json.gz"
 PROFILE = "profile"
 WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
 LOCK = ".lock"
-_FORMAT = 1
+_FORMAT = 2
+_SIZES = ("channels", "data_channels", "data_size", "image_size")
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,27 @@ class Description:
     std: tuple[float, ...]
     matches: tuple[str, ...]
     """How images and model were adapted to each other, one sentence each."""
+    splits: Mapping[str, SplitContents]
+    """What the data contained."""
+
+    @property
+    def contents(self) -> Contents:
+        return Contents(self.classes, self.splits)
+
+    def check(self) -> None:
+        """Raise ValueError with the first value that cannot be right: a file may have been edited."""
+        for name in _SIZES:
+            size = getattr(self, name)
+            if type(size) is not int or size < 1:
+                raise ValueError(f"{name} is {size!r}")
+        if not (len(self.mean) == len(self.std) == self.data_channels):
+            raise ValueError(f"mean and std have {len(self.mean)} and {len(self.std)} values")
+        for name, smallest in (("mean", -math.inf), ("std", 0.0)):
+            for value in getattr(self, name):
+                if not isinstance(value, int | float) or not smallest < value < math.inf:
+                    raise ValueError(f"{name} contains {value!r}")
+        if not isinstance(self.model, str) or not all(isinstance(name, str) for name in self.classes):
+            raise ValueError(f"model is {self.model!r} and classes are {self.classes!r}")
 
 
 def check_destination(folder: Path) -> Path:
@@ -89,7 +116,7 @@ def numbered(name: str) -> tuple[Path | None, Path]:
 
 
 def _is_ours(name: str) -> bool:
-    own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, PROFILE, *WEIGHTS.values())
+    own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, PROFILE, DATA_FILES, *WEIGHTS.values())
     return name in own or name.startswith(PARTIAL)
 
 
@@ -127,8 +154,10 @@ def config_text(values: Mapping[str, Any], origins: Mapping[str, str], placement
     return "\n".join(lines) + "\n"
 
 
-def write(folder: Path, config: str, description: Description) -> None:
-    """Write the description and the config; escape names that are not UTF-8, which JSON restores."""
+def write(folder: Path, config: str, description: Description, files: Files | None) -> None:
+    """Write description, files of the data and config; escape names that are not UTF-8, which JSON restores."""
+    if files is not None:
+        write_file(folder / DATA_FILES, gzip.compress(json.dumps(files).encode(), compresslevel=1, mtime=0))
     record = {"format": _FORMAT, **asdict(description)}
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     write_file(folder / DESCRIPTION, text.encode("utf-8", errors="backslashreplace"))
@@ -145,15 +174,29 @@ def read_description(folder: Path) -> Description:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         written = record.pop("format")
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
-        }
         if written == _FORMAT:
-            return Description(**values)
+            splits = Contents.from_record(record).splits
+            values: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
+            }
+            description = Description(**{**values, "splits": splits})
+            description.check()
+            return description
     except OSError as error:
         raise UserError(
             f"{folder} is not the folder of a run: {error.strerror}: {path}", "give one of runs/*"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged: {error}", "give the folder of another run") from None
-    raise UserError(f"{path} has format {written}, this version reads {_FORMAT}", "update accel_train")
+    raise UserError(
+        f"{path} has format {written}, this version reads {_FORMAT}", "use the version of accel_train that wrote it"
+    )
+
+
+def read_files(folder: Path) -> Files | None:
+    """Read the files of a run's data; None if its images were not read from files, or the list is unreadable."""
+    try:
+        files: Files = json.loads(gzip.decompress((folder / DATA_FILES).read_bytes()))
+    except (OSError, EOFError, ValueError, zlib.error):
+        return None
+    return files

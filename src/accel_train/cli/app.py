@@ -14,10 +14,12 @@ from pydantic import ValidationError
 from accel_train import __version__
 from accel_train.cli.bench import bench
 from accel_train.cli.evaluate import evaluate
+from accel_train.cli.options import OptionsWithValues
 from accel_train.cli.pack import pack
 from accel_train.cli.train import train
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
 from accel_train.distributed.launcher import USERS_MISTAKE
+from accel_train.distributed.schedulers import join
 from accel_train.errors import UserError
 from accel_train.loggers.text import prepare_streams, printable
 from accel_train.system.process import exit_at_once
@@ -33,10 +35,10 @@ app = typer.Typer(
     add_completion=False,
     help="Train image classifiers: the same run on one CPU or on many GPUs.",
 )
-app.command(epilog="`accel_train train --help-all` shows all options.")(train)
-app.command()(evaluate)
-app.command()(bench)
-app.command()(pack)
+app.command(cls=OptionsWithValues, epilog="`accel_train train --help-all` shows all options.")(train)
+app.command(cls=OptionsWithValues)(evaluate)
+app.command(cls=OptionsWithValues)(bench)
+app.command(cls=OptionsWithValues)(pack)
 
 
 def _show_version(wanted: bool) -> None:
@@ -61,7 +63,12 @@ def main() -> None:
     Commands find the process's StopSignals in `obj` of their context.
     """
     prepare_streams()
-    code = _run(StopSignals(rank=launched_rank(), launcher=launcher_pid()).listen())
+    try:
+        join()
+    except UserError as error:
+        code = _explain(error)
+    else:
+        code = _run(StopSignals(rank=launched_rank(), launcher=launcher_pid()).listen())
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # its reader may be gone

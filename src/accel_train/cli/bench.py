@@ -12,7 +12,8 @@ from pydantic import Field, PositiveInt
 
 from accel_train.bench.results import Row, Setting
 from accel_train.cli.options import with_options
-from accel_train.config.fields import Augmentation, Config, Device, Precision
+from accel_train.config.fields import Augmentation, Config, Device, Precision, expand_home
+from accel_train.distributed.launcher import check_alone
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
 
@@ -53,10 +54,12 @@ class BenchConfig(Config):
 @with_options(BenchConfig)
 def bench(config: BenchConfig, origins: dict[str, str], json: Json = False, png: Png = None) -> None:
     """Measure images/s, memory, start-up and time per phase by batch size, device and precision."""
+    check_alone("bench")
     settings = _settings(config)
     if png:
         from accel_train.bench.plot import check_plot
 
+        png = expand_home(png)
         check_plot(png)
     data = config.data or f"synthetic:{max(setting.images for setting in settings)},1,28,28,10"
     title = f"{config.model} on {data}, {quantity(config.processes, 'process', 'processes')}"

@@ -3,7 +3,7 @@
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +13,55 @@ import typer.core
 
 from accel_train.config.fields import Config, Everyday, help_of, marked, panel_of
 from accel_train.config.load import make_config, read_yaml
+from accel_train.errors import UserError
 
 Command = Callable[..., None]
+_TRUTH = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="YAML file of options, such as a run's config.yaml; flags win."),
 ]
 """Annotation of a command's parameter `config_file`, which :func:`with_options` reads."""
+
+
+class OptionsWithValues(typer.core.TyperCommand):
+    """A command that also accepts ``--flag true`` and ``--batch_size 32``: SageMaker passes options so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_usual_form(args, self.get_params(ctx))))
+
+
+def _usual_form(words: Sequence[str], parameters: Sequence[Any]) -> Iterator[str]:
+    """Yield arguments with dashes in the names of options, and ``--flag``, ``--no-flag`` or nothing for a flag's value.
+
+    Raises:
+        UserError: the value of a flag is neither true nor false.
+    """
+    options = {name: option for option in parameters for name in (*option.opts, *option.secondary_opts)}
+    has_arguments = any(parameter.param_type_name == "argument" for parameter in parameters)
+    left = list(words)
+    while left:
+        if (word := left.pop(0)) == "--":
+            yield from (word, *left)
+            return
+        name, equals, value = word.partition("=")
+        if name.startswith("--") and name.replace("_", "-") in options:
+            name = name.replace("_", "-")
+        option = options.get(name)
+        if option is None or not getattr(option, "is_flag", False):
+            yield name + equals + value
+            continue
+        following = left[0] if left else "-"
+        if not equals and (following.lower() in _TRUTH or not (has_arguments or following.startswith("-"))):
+            equals, value = "=", left.pop(0)
+        if not equals:
+            yield name
+        elif value.lower() not in _TRUTH:
+            raise UserError(f"{name} {value} is neither true nor false", f"write {name}, {name} true or {name} false")
+        else:
+            wanted = _TRUTH[value.lower()] == (name in option.opts)
+            yield from (option.opts if wanted else option.secondary_opts)[:1]
 
 
 def _show_all(context: typer.Context, wanted: bool) -> None:

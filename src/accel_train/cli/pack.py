@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from accel_train.config.fields import expand_home
 from accel_train.distributed.environment import available_cores
+from accel_train.distributed.launcher import check_alone
 from accel_train.loggers.text import printable, quantity
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
@@ -43,15 +45,17 @@ def pack(
     context: typer.Context, source: Source, destination: Destination, side: Side = 256, workers: Workers = None
 ) -> None:
     """Decode and shrink a folder of pictures once, so that training reads them without decoding."""
+    check_alone("pack")
     with without_gc():
         from accel_train.data.packing.pack import ShardDone, begin
         from accel_train.data.packing.pack import pack as pack_shards
 
     signals: StopSignals = context.obj
+    source, destination = expand_home(source), expand_home(destination)
     packing = begin(source, destination, side)
-    if packing.note:
-        typer.echo(f"note: {printable(packing.note)}")
-    pictures = sum(map(len, packing.pictures.values()))
+    for note in packing.notes:
+        typer.echo(f"note: {printable(note)}")
+    pictures = sum(map(len, packing.listing.splits.values()))
     typer.echo(_plan(packing, source, pictures))
     done, shards, verified = 0, 0, 0
     signals.training_began()  # finished shards are kept: a signal need not end this at once
@@ -72,8 +76,9 @@ def pack(
 
 
 def _plan(packing: "Packing", source: Path, pictures: int) -> str:
-    counts = ", ".join(f"{split} {len(found):,}" for split, found in packing.pictures.items())
-    ignored = f"; {packing.ignored_files:,} other files ignored" * bool(packing.ignored_files)
+    listing = packing.listing
+    counts = ", ".join(f"{split} {len(found):,}" for split, found in listing.splits.items())
+    ignored = f"; {listing.ignored_files:,} other files ignored" * bool(listing.ignored_files)
     return printable(f"packing {source}: {quantity(pictures, 'picture')} ({counts}){ignored}")
 
 

@@ -1,14 +1,19 @@
 """What the fields of a config are made of: the base class, markers, choices, and how to read them off a class."""
 
 import inspect
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from accel_train.config.lr_schedule import RULES, SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.strategies import STRATEGIES
+from accel_train.errors import UserError
+
+_MOST_WORKERS = 1024
 
 Augmentation = Literal["none", "light", "standard"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
@@ -26,6 +31,23 @@ else:  # the rows of a table
     StrategyName = Literal["auto", *STRATEGIES]
 
 
+def expand_home(path: Path) -> Path:
+    """Return a path with a leading ~ or ~user replaced: a shell leaves it in --output=~/x, YAML in all values."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises for an unknown user
+
+
+def _user_name(name: str) -> str:
+    if not name:
+        raise ValueError("the name is empty; is a variable of the shell unset?")
+    return os.path.expanduser(name)  # noqa: PTH111
+
+
+UserPath = Annotated[Path, AfterValidator(expand_home)]
+"""A path in which ~ is the home folder."""
+UserName = Annotated[str, AfterValidator(_user_name)]
+"""A name, or a path in which ~ is the home folder."""
+
+
 @dataclass(frozen=True)
 class Placement:
     """Marks a field that changes where and how fast a run is computed, not its result; free on resume, too."""
@@ -39,6 +61,15 @@ class FreeOnResume:
 @dataclass(frozen=True)
 class Everyday:
     """Marks a field that ``train --help`` shows; ``--help-all`` shows the others too."""
+
+
+def _worker_count(value: object) -> str:
+    if value != "auto" and not (str(value).isdecimal() and int(str(value)) <= _MOST_WORKERS):
+        raise UserError(f"--workers {value} is neither auto nor a number", f"give auto, or 0 to {_MOST_WORKERS:,}")
+    return str(value)
+
+
+Workers = Annotated[str, BeforeValidator(_worker_count), Placement()]
 
 
 class Config(BaseModel):

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def is_function_name(name: str) -> bool:
 def call_function(name: str, option: str, **offered: Any) -> Any:
     """Import a user's function and call it with those of the offered keywords that it accepts.
 
-    Modules in the current directory can be imported, as with ``python -m``.
+    Modules in the current directory can be imported. They take precedence over installed ones, not over Python's own.
 
     Raises:
         UserError: the function cannot be imported or needs other arguments; the message names `option`.
@@ -48,9 +49,7 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
 
 def _import_function(name: str, option: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    if "" not in sys.path and here not in sys.path:
-        sys.path.insert(0, here)
+    _search_current_directory()
     try:
         function = import_object(name)
     except (ImportError, AttributeError) as error:
@@ -61,3 +60,13 @@ def _import_function(name: str, option: str) -> Callable[..., Any]:
         raise UserError(f"{option} {name} is not a function", f"define `def {attribute}(…)` in {module}")
     called: Callable[..., Any] = function
     return called
+
+
+def _search_current_directory() -> None:
+    """Add the current directory to the search path after Python's own modules: torch imports `queue`, `json`, …"""
+    here = str(Path.cwd())
+    if "" in sys.path or here in sys.path:
+        return
+    standard = Path(sysconfig.get_path("stdlib"))
+    own = [i for i, entry in enumerate(sys.path) if Path(entry) in (standard, standard / "lib-dynload")]
+    sys.path.insert(max(own, default=-1) + 1, here)

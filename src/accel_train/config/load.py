@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from accel_train.config.fields import Config, help_of
+from accel_train.config.fields import Config, expand_home, help_of
 from accel_train.errors import UserError
 
 C = TypeVar("C", bound=Config)
@@ -19,6 +19,7 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
     Raises:
         UserError: the file is missing, is not a YAML mapping, or has an unknown key.
     """
+    path = expand_home(path)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

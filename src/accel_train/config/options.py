@@ -1,6 +1,5 @@
 """The configs of the commands."""
 
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
@@ -14,6 +13,9 @@ from accel_train.config.fields import (
     Placement,
     Precision,
     ScalingName,
+    UserName,
+    UserPath,
+    Workers,
     marked,
 )
 from accel_train.errors import UserError
@@ -59,9 +61,9 @@ class Evaluation(Config):
 
     panel = "Evaluation"
 
-    data: str | None = None
+    data: UserName | None = None
     """Data to evaluate on, as for train. Default: the run's."""
-    data_dir: Path | None = None
+    data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
     weights: Literal["last", "best"] = "last"
     """Weights of the last epoch, or of the best one."""
@@ -69,7 +71,7 @@ class Evaluation(Config):
     """Images per process at a time. Default: the run's."""
     precision: Precision | None = None
     """Precision of the computation. Default: the run's."""
-    workers: panels.Workers = "auto"
+    workers: Workers = "auto"
     """Loader workers per process, as for train."""
 
 

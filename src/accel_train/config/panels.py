@@ -1,10 +1,9 @@
 """The options of a training run, one class a panel of the help; the docstring under a field is its help."""
 
-from pathlib import Path
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -28,17 +27,11 @@ from accel_train.config.fields import (
     RuleName,
     ScalingName,
     StrategyName,
+    UserName,
+    UserPath,
+    Workers,
 )
 from accel_train.errors import UserError
-
-
-def _worker_count(value: object) -> str:
-    if value != "auto" and not str(value).isdecimal():
-        raise UserError(f"--workers {value} is neither auto nor a number", "give auto, or 0 or more")
-    return str(value)
-
-
-Workers = Annotated[str, BeforeValidator(_worker_count), Placement()]
 
 
 class Data(Config):
@@ -46,14 +39,14 @@ class Data(Config):
 
     panel = "Data"
 
-    data: Annotated[str, Everyday()] = "digits"
+    data: Annotated[UserName, Everyday()] = "digits"
     """Data set: digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, an image folder (DIR/train/CLASS/… and
     DIR/val/CLASS/…, or DIR/CLASS/…), synthetic[:N,C,H,W,K] or my.module:function."""
     augment: Annotated[Augmentation | None, Everyday()] = None
     """Augmentation level; what each does depends on the data set. Default: by data set."""
-    image_size: Annotated[PositiveInt | None, Everyday()] = None
+    image_size: Annotated[int | None, Field(gt=0, le=10_000), Everyday()] = None
     """Height and width of the model's input, in pixels. Default: the data's, or the model's if fixed."""
-    data_dir: Annotated[Path | None, FreeOnResume()] = None
+    data_dir: Annotated[UserPath | None, FreeOnResume()] = None
     """Folder in which data sets are stored, or to which they are downloaded. Default: ~/.cache/accel_train."""
     val_fraction: Annotated[float | None, Field(gt=0, lt=1)] = None
     """Fraction held out for validation, in a folder without train/ and val/. Default: 0.2."""
@@ -75,7 +68,7 @@ class Model(Config):
     model: Annotated[str | None, Everyday()] = None
     """Network: cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, or my.module:function.
     Default: by data set."""
-    init_from: Annotated[Path | None, Everyday()] = None
+    init_from: Annotated[UserPath | None, Everyday()] = None
     """Initialize weights from a run or a file (no optimizer state)."""
     compile: bool = False
     """Compile the model: the first update takes a minute, the others less time on a GPU. CPUs gain little."""
@@ -93,7 +86,7 @@ class Run(Config):
     """Passes over the training data. A resumed run may have more, not fewer. Default: by data set."""
     seed: Annotated[int, Field(ge=0, lt=2**63), Everyday()] = 0
     """Seed of weights, image order, augmentation and dropout."""
-    output: Annotated[Path | None, Everyday(), Placement()] = None
+    output: Annotated[UserPath | None, Everyday(), Placement()] = None
     """Run folder: a new or empty one, or that of the run to resume. Default: runs/DATA_MODEL_NUMBER."""
     exact: Annotated[bool, Everyday()] = False
     """Bit-identical results on any number of processes: fixed gradient reduction order, one thread by default."""
@@ -153,6 +146,17 @@ class Optimization(Config):
     ema: PositiveFloat | None = None
     """EMA half-life in images; the averaged weights are evaluated and exported. Default: no EMA."""
 
+    @field_validator("ema")
+    @classmethod
+    def _is_no_decay(cls, value: float | None) -> float | None:
+        if value is not None and value < 1:
+            images = 64 * math.log(0.5) / math.log(value)
+            raise UserError(
+                f"--ema {value:g} is a half-life in images, not a decay",
+                f"a decay of {value:g} per update of 64 images is --ema {images:.0f}",
+            )
+        return value
+
 
 class LearningRate(Config):
     """The learning rate of every update."""
@@ -205,9 +209,9 @@ class Machine(Config):
     """Device of every process. auto: a GPU if there is one and the launcher does not ask for CPUs."""
     backend: Annotated[Literal["gloo", "nccl", "mpi"] | None, Placement()] = None
     """Communication backend. Default: nccl for GPUs, gloo for CPUs."""
-    timeout: Annotated[PositiveInt, Placement()] = 300
+    timeout: Annotated[int, Field(gt=0, le=1_000_000), Placement()] = 300
     """Seconds to wait for another process."""
-    threads: Annotated[PositiveInt | None, Placement()] = None
+    threads: Annotated[int | None, Field(gt=0, le=1024), Placement()] = None
     """CPU threads per process. Default: OMP_NUM_THREADS, else its share of the cores."""
 
 
@@ -223,7 +227,7 @@ class Checkpoints(Config):
 
     panel = "Checkpoints"
 
-    resume: Annotated[str, Everyday(), Placement()] = "auto"
+    resume: Annotated[UserName, Everyday(), Placement()] = "auto"
     """auto: resume the unfinished run in the output folder; never; or a run or checkpoint to resume from."""
     save_every: Annotated[str, FreeOnResume()] = "1epoch"
     """Save interval, such as 1epoch, 500updates or 10min."""

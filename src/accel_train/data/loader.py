@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from accel_train.data.sampler import EvaluationSampler, ImageOrder, UpdateSampler
-from accel_train.data.sources.base import Ids, Source, View
+from accel_train.data.sources.base import LABELS_HINT, Ids, Source, View, label_problem
 from accel_train.data.sources.memory import in_memory
 from accel_train.data.worker_batches import Batch, SharedMemoryTransfer
 from accel_train.errors import LocalError
@@ -60,9 +60,13 @@ def _read(
 ) -> Batch | LocalError:
     """Return errors as values: one raised in a worker process would arrive as a traceback in a string."""
     try:
-        return Batch(*source.read(ids_B, keys_B, view), torch.from_numpy(sample_indices_B))
+        images_BCHW, labels_B = source.read(ids_B, keys_B, view)
     except LocalError as error:
         return error
+    # Those in memory were checked when they were opened; a check here would wait for the device.
+    if not in_memory(source) and (problem := label_problem(labels_B, ids_B, len(source.classes))):
+        return LocalError(problem, LABELS_HINT)
+    return Batch(images_BCHW, labels_B, torch.from_numpy(sample_indices_B))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accel_train.config.import_string import import_object, is_function_name
 from accel_train.data.packing.manifest import is_packed
@@ -15,6 +15,9 @@ from accel_train.data.sources.fashion_mnist import open_fashion_mnist
 from accel_train.data.sources.synthetic import is_synthetic, open_synthetic
 from accel_train.data.sources.user import open_function
 from accel_train.errors import UserError
+
+if TYPE_CHECKING:
+    from accel_train.data.sources.folder import Listing
 
 Opener = Callable[[Request], DataSet]
 
@@ -71,15 +74,20 @@ def open_data(
     return replace(data, train=spread(data.train, limit), val=spread(data.val, limit))
 
 
-def open_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> Source:
-    """Open the val split of a folder, packed or not, or all of it if it has none; `owner` defines the classes.
+def open_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> "Listing[Source]":
+    """Open the validation pictures of a folder, packed or not, as val; all if it has none. `owner` defines the classes.
 
     Raises:
         UserError: the folder has a class that the owner lacks, or no pictures.
     """
     opener = _open_packed_for_evaluation if is_packed(root) else _open_folder_for_evaluation
-    source: Source = opener(root, classes, owner)
-    return source
+    listing: Listing[Source] = opener(root, classes, owner)
+    return listing
+
+
+def is_path(name: str) -> bool:
+    """Return whether a data set is named by its path, which does not matter if the content is the same."""
+    return name not in PUBLISHED and not is_synthetic(name) and not is_function_name(name)
 
 
 def data_notes(name: str) -> tuple[str, ...]:
@@ -91,9 +99,12 @@ def data_notes(name: str) -> tuple[str, ...]:
 def _find_opener(name: str) -> Opener:
     if name in PUBLISHED:
         return PUBLISHED[name]
-    for matches, opener in _BY_FORM:
-        if matches(name):
-            return opener
+    try:
+        for matches, opener in _BY_FORM:
+            if matches(name):
+                return opener
+    except OSError as error:  # no permission above it, or no path at all
+        raise UserError(f"--data {name}: {error.strerror}", "give the path of a folder that you may read") from None
     close = difflib.get_close_matches(name, [*PUBLISHED, "synthetic"], n=1)
     raise UserError(
         f"--data {name}: neither a known data set nor a folder",

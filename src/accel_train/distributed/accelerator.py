@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -20,7 +21,8 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from accel_train.distributed import process_group
-from accel_train.distributed.environment import launched
+from accel_train.distributed.accelerate_launch import asked_of_accelerate, check_unheard
+from accel_train.distributed.environment import launched_rank, local_rank, local_world_size, world_size
 from accel_train.distributed.resolve import choose_backend, choose_device, choose_precision, choose_strategy
 from accel_train.distributed.strategies import load_strategy
 from accel_train.distributed.strategies.base import Strategy
@@ -28,6 +30,12 @@ from accel_train.errors import UserError
 
 T = TypeVar("T")
 
+_HEARD = (
+    *("ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_"),
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS"),
+)
+_SCHEDULERS = ("PMI_", "OMPI_", "MV2_")
+"""Prefixes of variables that Accelerate obeys (1.15); those of schedulers decide only where RANK is unset."""
 _AUTOCAST = {"fp32": "no", "tf32": "no", "fp64": "no", "bf16": "bf16", "fp16": "fp16"}
 
 
@@ -107,16 +115,18 @@ def start(
     Raises:
         UserError: what a launcher or an option asks for cannot be had here, or a process has not joined.
     """
-    kind = choose_device(device, os.environ)
+    launcher = asked_of_accelerate()
+    check_unheard(launcher)
+    kind = choose_device(device, os.environ, launcher.use_cpu if launcher else None)
     precision = choose_precision(precision, kind, os.environ)
-    world_size = int(os.environ["WORLD_SIZE"]) if launched() else 1
-    chosen = load_strategy(choose_strategy(strategy, world_size, os.environ))
-    backend = choose_backend(backend, kind, world_size)
+    processes = world_size()
+    chosen = load_strategy(choose_strategy(strategy, processes, os.environ))
+    backend = choose_backend(backend, kind, processes)
     _set_float32(precision)
     if backend not in (None, "mpi"):  # Accelerate knows how MPI processes find each other
         process_group.join(backend, timeout)
     accelerator = _accelerator(kind, backend, _AUTOCAST[precision], timeout, chosen)
-    _check_obtained(accelerator, kind, backend, world_size, _AUTOCAST[precision])
+    _check_obtained(accelerator, kind, backend, processes, _AUTOCAST[precision])
     if not chosen.is_active(accelerator):
         raise UserError(
             f"strategy: {chosen.name} asked for, {accelerator.distributed_type} obtained",
@@ -132,31 +142,54 @@ def stop() -> None:
     GradientState._reset_state()
 
 
+@contextmanager
+def _hide_environment() -> Iterator[None]:
+    """Show Accelerate the place of this process and its threads, and nothing else that it would obey.
+
+    What was asked for in the environment is obeyed here, refused or harmless: see environment_table.py.
+    """
+    place = {}
+    if world_size() > 1:
+        place = {"RANK": launched_rank(), "LOCAL_RANK": local_rank()}
+        place |= {"WORLD_SIZE": world_size(), "LOCAL_WORLD_SIZE": local_world_size()}
+    place["OMP_NUM_THREADS"] = torch.get_num_threads()  # if it is unset, Accelerate changes it
+    hidden = _HEARD if place.get("WORLD_SIZE") else (*_HEARD, *_SCHEDULERS)
+    asked = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(hidden)}
+    os.environ |= {name: str(number) for name, number in place.items()}
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith(hidden)]:
+            del os.environ[name]
+        os.environ |= asked
+
+
 def _accelerator(kind: str, backend: str | None, autocast: str, timeout: int, strategy: Strategy) -> Accelerator:
     # torch has renamed broadcast_buffers, accelerate 1.15 knows the old name only.
     warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
-    plugin = strategy.plugin(os.environ)
-    os.environ["ACCELERATE_USE_FSDP"] = str(plugin is not None).lower()  # else the launcher's overrides the plugin
     group = InitProcessGroupKwargs(timeout=timedelta(seconds=timeout))
     if backend is not None:
         group.backend = backend
-    accelerator = Accelerator(
-        cpu=kind == "cpu",
-        mixed_precision=autocast,
-        fsdp_plugin=plugin,
-        rng_types=[],  # random numbers come from keys: no generators to synchronize
-        dataloader_config=DataLoaderConfiguration(
-            split_batches=True,
-            even_batches=False,
-            use_seedable_sampler=False,
-            non_blocking=kind == "cuda",  # from pinned memory: the memory of loader workers is reused
-        ),
-        kwargs_handlers=[
-            group,
-            # training/batch_norm.py averages the buffers; DDP would copy those of rank 0 over the others.
-            DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True),
-        ],
-    )
+    asked = os.environ.copy()
+    with _hide_environment():
+        plugin = strategy.plugin(asked)
+        accelerator = Accelerator(
+            cpu=kind == "cpu",
+            mixed_precision=autocast,
+            fsdp_plugin=plugin,
+            rng_types=[],  # random numbers come from keys: no generators to synchronize
+            dataloader_config=DataLoaderConfiguration(
+                split_batches=True,
+                even_batches=False,
+                use_seedable_sampler=False,
+                non_blocking=kind == "cuda",  # from pinned memory: the memory of loader workers is reused
+            ),
+            kwargs_handlers=[
+                group,
+                # training/batch_norm.py averages the buffers; DDP would copy those of rank 0 over the others.
+                DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True),
+            ],
+        )
     strategy.activate(accelerator, plugin)
     return accelerator
 

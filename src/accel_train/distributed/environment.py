@@ -4,13 +4,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from accel_train.distributed.environment_table import thread_counts
+
 _PARENT = os.getppid()  # read at import: it changes when that process dies
 LAUNCHER_PID = "ACCEL_TRAIN_LAUNCHER_PID"
-_LAUNCHERS = {
-    LAUNCHER_PID: "accel_train",
-    "ACCELERATE_MIXED_PRECISION": "accelerate launch",
-    "TORCHELASTIC_RUN_ID": "torchrun",
-}
+JOB_LAUNCHER, JOB_ID, JOB_CPUS = "ACCEL_TRAIN_JOB_LAUNCHER", "ACCEL_TRAIN_JOB_ID", "ACCEL_TRAIN_JOB_CPUS"
+"""Set in tasks of srun or mpirun (schedulers.py)."""
+LAUNCHER_SET = "ACCEL_TRAIN_LAUNCHER_SET"
+"""Names of variables that our launcher has chosen itself."""
+_OF_ACCELERATE = "ACCELERATE_DYNAMO_MODE"
+"""A variable that `accelerate launch` always sets and nobody else does (accelerate 1.15)."""
+_LAUNCHERS = {LAUNCHER_PID: "accel_train", _OF_ACCELERATE: "accelerate launch", "TORCHELASTIC_RUN_ID": "torchrun"}
 
 
 def available_cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
@@ -26,36 +30,63 @@ def available_cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
 
 def launched(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether a launcher has started this process."""
-    return "RANK" in environ and "WORLD_SIZE" in environ
+    return all(environ.get(name, "").strip() for name in ("RANK", "WORLD_SIZE"))
+
+
+def by_accelerate(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether `accelerate launch` has started this process."""
+    return _OF_ACCELERATE in environ
+
+
+def world_size() -> int:
+    """Return the number of processes of the run."""
+    return _place("WORLD_SIZE", alone=1)
 
 
 def local_world_size() -> int:
     """Return the number of processes of the run on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if launched() else 1
+    return _place("LOCAL_WORLD_SIZE", alone=1)
 
 
 def share_of_cores() -> int:
-    """Return the number of cores per process of this machine."""
-    return max(1, available_cores() // local_world_size())
+    """Return the number of cores per process of this machine; srun or mpirun may have bound each to its own."""
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    sharing = local_world_size() * own // max(own, int(os.environ.get(JOB_CPUS, own)))
+    return max(1, available_cores() // max(1, sharing))
 
 
 def local_rank() -> int:
     """Return this process's rank on this machine."""
-    return int(os.environ.get("LOCAL_RANK", "0")) if launched() else 0
+    return _place("LOCAL_RANK", alone=0)
 
 
 def launched_rank() -> int:
     """Return this process's rank in the run."""
-    return int(os.environ["RANK"]) if launched() else 0
+    return _place("RANK", alone=0)
+
+
+def _place(name: str, alone: int) -> int:
+    """Return a number that a launcher has set; a malformed one is reported later (environment_check.py)."""
+    value = os.environ.get(name, "").strip()
+    return int(value) if launched() and value.isascii() and value.isdecimal() else alone
+
+
+def asked_threads(environ: Mapping[str, str] = os.environ) -> int | None:
+    """Return the number of threads that the environment asks for; torch prefers MKL's."""
+    for name in ("MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        if environ.get(name, "").strip():
+            return thread_counts(environ[name])
+    return None
 
 
 def launcher_name() -> str:
     """Return the name of the launcher."""
-    return next((name for variable, name in _LAUNCHERS.items() if variable in os.environ), "accel_train")
+    named = (name for variable, name in _LAUNCHERS.items() if variable in os.environ)
+    return os.environ.get(JOB_LAUNCHER) or next(named, "accel_train")
 
 
 def launcher_pid() -> int | None:
     """Return the PID of the launcher, whose death ends this process; None for a shell."""
-    if LAUNCHER_PID in os.environ:
+    if os.environ.get(LAUNCHER_PID, "").isdecimal():
         return int(os.environ[LAUNCHER_PID])
-    return _PARENT if any(variable in os.environ for variable in _LAUNCHERS) else None
+    return _PARENT if any(variable in os.environ for variable in (JOB_LAUNCHER, *_LAUNCHERS)) else None

@@ -7,13 +7,24 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-from accel_train.distributed.environment import LAUNCHER_PID, available_cores, launched, launcher_pid
+from accel_train.distributed.accelerate_launch import asked_of_accelerate
+from accel_train.distributed.environment import (
+    LAUNCHER_PID,
+    LAUNCHER_SET,
+    asked_threads,
+    available_cores,
+    by_accelerate,
+    launched,
+    launcher_name,
+    launcher_pid,
+    world_size,
+)
+from accel_train.distributed.environment_check import check_environment
 from accel_train.errors import UserError
 from accel_train.system.signals import SIGNALS, release
 
-_ACCELERATE_LAUNCH = ("launch", "accelerate-launch", "accelerate.commands.launch")
+_PORT_OF_ACCELERATE = "29500"  # unless it was asked for another
 _SECONDS_TO_SAVE = 30.0  # for all processes once they are told to stop
 _SECONDS_AFTER_FAILURE = 10.0  # for the others once one has failed
 _POLL_SECONDS = 0.05
@@ -29,20 +40,20 @@ def processes_to_start(asked: int | None) -> int:
     and its command line (accelerate 1.15). The missing processes are started here.
 
     Raises:
-        UserError: launcher and option contradict each other, or the launcher asks for what cannot be started.
+        UserError: launcher and option contradict each other, or the environment asks for what is not supported.
     """
+    check_environment()
     if launched():
-        world_size = int(os.environ["WORLD_SIZE"])
-        if asked is not None and asked != world_size:
+        if asked not in (None, world_size()):
             raise UserError(
-                f"--processes {asked}, but the launcher started {world_size}",
+                f"--processes {asked}, but the launcher started {world_size()}",
                 f"leave --processes out, or have the launcher start {asked}",
             )
         return 1
-    if "MASTER_PORT" not in os.environ:
+    if not by_accelerate() or "MASTER_PORT" not in os.environ:
         return asked or 1
-    by_launcher = _asked_of_accelerate()
-    if asked is not None and asked != by_launcher:
+    by_launcher = _processes_of_accelerate()
+    if asked not in (None, by_launcher):
         raise UserError(
             f"--processes {asked}, but accelerate launch was asked for {by_launcher}", "leave one of the two out"
         )
@@ -50,39 +61,40 @@ def processes_to_start(asked: int | None) -> int:
 
 
 def check_processes(asked: int | None) -> None:
-    """Check that this process is one of as many as asked.
+    """Check what the environment asks for, and that this process is one of as many as asked.
 
     Raises:
-        UserError: it is not.
+        UserError: it is not, or the environment asks for what is not supported.
     """
-    world_size = int(os.environ["WORLD_SIZE"]) if launched() else 1
-    if asked not in (None, world_size):
+    check_environment()
+    if asked not in (None, world_size()):
         raise UserError(
-            f"{asked} processes asked for, but this is one of {world_size}",
+            f"{asked} processes asked for, but this is one of {world_size()}",
             f"start it with `accel_train train --processes {asked}` or a launcher",
         )
 
 
-def _asked_of_accelerate() -> int:
-    import psutil
+def check_alone(command: str) -> None:
+    """Check that a command that is no part of a run was started once.
 
+    Raises:
+        UserError: a launcher has started it several times, each of which would do all of the work.
+    """
+    if world_size() > 1:
+        raise UserError(
+            f"`accel_train {command}` is one process, but {launcher_name()} has started {world_size()}",
+            "start it without a launcher, or with srun -n 1",
+        )
+
+
+def _processes_of_accelerate() -> int:
     hint = "start it as `accel_train train --processes N`, or with accelerate's --multi_gpu and --num_processes N"
-    words = psutil.Process(os.getppid()).cmdline()
-    start = next((i for i, word in enumerate(words) if Path(word).name in _ACCELERATE_LAUNCH), None)
-    if start is None:
-        raise UserError("MASTER_PORT is set but RANK is not: several processes were asked for, one was started", hint)
-    from accelerate.commands.config.config_args import default_config_file, load_config_from_file
-    from accelerate.commands.launch import launch_command_parser
-
-    options = launch_command_parser().parse_args(words[start + 1 :])
-    # As Accelerate does: its default file is read unless --cpu is given.
-    has_file = options.config_file or (Path(default_config_file).is_file() and not options.cpu)
-    stored = load_config_from_file(options.config_file) if has_file else None
-    count = options.num_processes or getattr(stored, "num_processes", None)
-    machines = options.num_machines or getattr(stored, "num_machines", 1)
-    if machines > 1 or not count:
+    asked = asked_of_accelerate()
+    if asked is None:
+        raise UserError("accelerate launch was asked for several processes, and started one", hint)
+    if asked.machines > 1 or not asked.processes:
         raise UserError("accelerate launch starts CPU processes on several machines only through MPI", hint)
-    return int(count)
+    return asked.processes
 
 
 def start_processes(count: int, arguments: list[str]) -> int:
@@ -95,20 +107,10 @@ def start_processes(count: int, arguments: list[str]) -> int:
     for number in SIGNALS:
         signal.signal(number, lambda number, frame: received.append(number))
     release()
-    environment = {
-        **os.environ,
-        "WORLD_SIZE": str(count),
-        "LOCAL_WORLD_SIZE": str(count),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-        LAUNCHER_PID: str(os.getpid()),
-    }
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // count)))
-    if sys.platform == "linux":
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else Gloo asks what the host's name resolves to
+    environment = os.environ | _environment(count)
     children = [
         subprocess.Popen(
-            [sys.executable, "-m", "accel_train", *arguments],
+            [sys.executable, "-P", "-m", "accel_train", *arguments],  # -P: no modules of the current folder
             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             start_new_session=True,
         )
@@ -121,6 +123,24 @@ def start_processes(count: int, arguments: list[str]) -> int:
             child.kill()
         for child in children:
             child.wait()
+
+
+def _environment(count: int) -> dict[str, str]:
+    """Return the variables that are the same for all processes."""
+    chosen = {}
+    if asked_threads() is None:
+        chosen["OMP_NUM_THREADS"] = str(max(1, available_cores() // count))
+    if sys.platform == "linux" and not os.environ.get("GLOO_SOCKET_IFNAME", "").strip():
+        chosen["GLOO_SOCKET_IFNAME"] = "lo"  # else Gloo asks what the host's name resolves to
+    return {
+        **chosen,
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": _port(),
+        LAUNCHER_PID: str(os.getpid()),
+        LAUNCHER_SET: ",".join(chosen),
+    }
 
 
 def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
@@ -166,8 +186,11 @@ def _say(rank: int, count: int, what: str) -> None:
     sys.stderr.write(f"rank {rank} of {count} {what}\n")
 
 
-def _free_port() -> int:
+def _port() -> str:
+    """Return MASTER_PORT, or a free port if it is unset or the default of `accelerate launch`."""
+    port = os.environ.get("MASTER_PORT", "").strip()
+    if port and not (by_accelerate() and port == _PORT_OF_ACCELERATE):
+        return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return str(probe.getsockname()[1])

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.distributed import PrefixStore, ProcessGroup, Store, TCPStore  # type: ignore[attr-defined]
 
+from accel_train.distributed.environment import JOB_ID
+from accel_train.distributed.environment_check import check_interface
 from accel_train.errors import LocalError, UserError
 
 _HINT = (
@@ -28,8 +30,10 @@ def join(backend: str, timeout: int) -> None:
     """Collective: form the group of all processes that the launcher started, waiting up to `timeout` seconds.
 
     Raises:
-        UserError: some have not joined, or cannot be reached.
+        UserError: some have not joined or cannot be reached, or the environment does not say where to meet.
     """
+    for variable in ("GLOO_SOCKET_IFNAME", *(["NCCL_SOCKET_IFNAME"] if backend == "nccl" else [])):
+        check_interface(variable)
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     deadline = time.monotonic() + timeout
     store = _of_this_group(_open_store(rank, timeout, deadline), rank, joins=1)
@@ -59,7 +63,7 @@ def _wait_for_threads() -> None:
 
 def connect(timeout: int) -> Store:
     """Return a new connection to the store of the process group."""
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    address, port = _meeting_point()
     span = timedelta(seconds=timeout)
     store = TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False)
     return _of_this_group(store, int(os.environ["RANK"]), joins=0)
@@ -83,6 +87,14 @@ def exchange(group: ProcessGroup | None, numbers: list[int]) -> list[list[int]]:
     everyones = list(torch.empty(group.size(), len(numbers), dtype=torch.int64))
     torch.distributed.all_gather(everyones, own, group=group)
     return [each.tolist() for each in everyones]
+
+
+def exchange_texts(group: ProcessGroup | None, text: str) -> list[str]:
+    """Collective: return the text of every process, by rank."""
+    texts = [text] * (group.size() if group else 1)
+    if group:
+        torch.distributed.all_gather_object(texts, text, group=group)
+    return texts
 
 
 def sends_gpu_tensors() -> bool:
@@ -120,23 +132,40 @@ def _of_this_group(store: Store, rank: int, joins: int) -> Store:
     return PrefixStore(f"join{attempt.add(f'joins{rank}', joins)}", attempt)
 
 
+def _meeting_point() -> tuple[str, int]:
+    """Return address and port of the store."""
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not os.environ.get(name, "").strip():
+            raise UserError(
+                f"RANK and WORLD_SIZE are set, but {name} is not", f"set {name}, the same for all processes"
+            )
+    return os.environ["MASTER_ADDR"].strip(), int(os.environ["MASTER_PORT"])
+
+
 def _open_store(rank: int, timeout: int, deadline: float) -> Store:
     """Connect to the store; rank 0 opens it unless the launcher has."""
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    address, port = _meeting_point()
     hosts = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     # torch would wait too, but print a C++ stack trace in the end.
     if not hosts and not _answers(address, port, deadline):
         raise LocalError(f"rank 0 did not join within {timeout} s: nothing listens at {address}:{port}", _HINT)
     span = timedelta(seconds=timeout)
+    job = os.environ.get(JOB_ID, "")
     try:
-        if hosts:
-            return _hosted_store(address, port, span)
-        return TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False)
-    except RuntimeError as error:
+        if not hosts:
+            store = TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False)
+        else:
+            socket.getaddrinfo(address, port)  # torch would print a C++ stack trace if there is no such name
+            store = _hosted_store(address, port, span)
+            store.set("job", job)
+        if job and (other := store.get("job").decode()) != job:
+            raise RuntimeError(f"job {other} meets there, and this is job {job}")
+    except (RuntimeError, socket.gaierror) as error:
         reason = str(error).splitlines()[0]
         raise LocalError(
             f"rank {rank} cannot use {address}:{port}: {reason}", "set MASTER_PORT to a free one"
         ) from None
+    return store
 
 
 @cache

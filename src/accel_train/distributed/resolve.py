@@ -8,32 +8,35 @@ from collections.abc import Mapping
 import torch
 
 from accel_train.distributed.environment import launched
+from accel_train.distributed.environment_table import flag
 from accel_train.errors import UserError
 
 _FROM_LAUNCHER = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
 _BACKENDS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "gloo"), "mps": ()}
 """By device; the first is the default."""
-_NOT_YET = {
-    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
-    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
-    "ACCELERATE_USE_PARALLELISM_CONFIG": "a parallelism config",
-}
 
 
-def choose_device(asked: str, environ: Mapping[str, str]) -> str:
+def choose_device(asked: str, environ: Mapping[str, str], use_cpu: bool | None = None) -> str:
     """Return cpu, cuda or mps; auto prefers the accelerator unless the launcher's configuration says CPU.
+
+    `use_cpu` is what the configuration file of `accelerate launch` says, if there is one.
 
     Raises:
         UserError: there is no such device, or fewer than processes on this machine.
     """
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if asked == "auto":
-        if environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1", "yes"):
+        if use_cpu or flag(environ.get("ACCELERATE_USE_CPU", "")):
             return "cpu"
         asked = "cuda" if cuda else "mps" if mps else "cpu"
+        if asked == "cpu" and use_cpu is False:
+            raise UserError(
+                "the launcher's configuration says use_cpu: false, but torch finds no GPU",
+                "set use_cpu: true in it, or add --device cpu",
+            )
     if (asked == "cuda" and not cuda) or (asked == "mps" and not mps):
         raise UserError(f"--device {asked}, but torch finds no such device", "use --device cpu, or install its driver")
-    local = int(environ.get("LOCAL_WORLD_SIZE", "1")) if launched(environ) else 1
+    local = int(environ.get("LOCAL_WORLD_SIZE", "").strip() or 1) if launched(environ) else 1
     count = torch.cuda.device_count() if asked == "cuda" else 1
     if asked != "cpu" and local > count:
         raise UserError(
@@ -50,7 +53,7 @@ def choose_precision(asked: str | None, device: str, environ: Mapping[str, str])
     """
     source = "--precision"
     if asked is None:
-        launcher = environ.get("ACCELERATE_MIXED_PRECISION", "no")
+        launcher = environ.get("ACCELERATE_MIXED_PRECISION", "").strip().lower() or "no"
         source = "mixed_precision of the launcher's configuration:"
         if launcher not in _FROM_LAUNCHER:
             raise UserError(f"{source} {launcher} is not supported", f"choose {', '.join(_FROM_LAUNCHER)}")
@@ -66,16 +69,10 @@ def choose_strategy(asked: str, world_size: int, environ: Mapping[str, str]) -> 
     """Return the name of a strategy; auto is the launcher's, or ddp.
 
     Raises:
-        UserError: it is not supported, or has no effect.
+        UserError: it has no effect.
     """
-    for variable, name in _NOT_YET.items():
-        if _is_set(variable, environ):
-            raise UserError(
-                f"the launcher's configuration asks for {name}, which is not supported yet",
-                "use distributed_type MULTI_GPU (DDP) or FSDP, as in accelerate_configs/",
-            )
     if asked == "auto":
-        asked = "fsdp2" if _is_set("ACCELERATE_USE_FSDP", environ) else "ddp"
+        asked = "fsdp2" if flag(environ.get("ACCELERATE_USE_FSDP", "")) else "ddp"
     if asked == "fsdp2" and world_size == 1:
         raise UserError("FSDP2 has no effect on a single process", "use --strategy ddp, or add --processes")
     return asked
@@ -105,7 +102,3 @@ def choose_backend(asked: str | None, device: str, world_size: int) -> str | Non
     if asked not in _BACKENDS[device]:
         raise UserError(f"--backend {asked} does not support {device}", f"choose {' or '.join(_BACKENDS[device])}")
     return asked
-
-
-def _is_set(variable: str, environ: Mapping[str, str]) -> bool:
-    return environ.get(variable, "").lower() in ("true", "1", "yes")

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from accel_train.distributed import process_group
+from accel_train.distributed.schedulers import rank_in
+from accel_train.errors import UserError
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -171,9 +173,9 @@ def _print(line: str) -> None:
 def _find(rank: int, host: str, pid: int) -> psutil.Process | None:
     """Return the process if it is on this machine; two hosts or containers may have the same name."""
     if host == socket.gethostname():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, UserError, ValueError):
             process = psutil.Process(pid)
-            if process.environ().get("RANK") == str(rank):
+            if rank_in(process.environ()) == rank:
                 return process
     return None
 

@@ -49,6 +49,9 @@ OPTIONS = {
 """By field of the config; a field that is in neither of these is shown with its name and value."""
 
 
+_MOST_CLASSES = 10
+
+
 def print_banner(console: Console, started: RunStarted) -> None:
     """Print the rows of :func:`banner_rows`."""
     print_rows(console, banner_rows(started))
@@ -60,10 +63,12 @@ def banner_rows(started: RunStarted) -> list[Row]:
     return [
         ("run", started.run_folder),
         ("data", data.data),
+        ("classes", _classes(data)),
         ("model", f"{model.model}, {quantity(model.parameters, 'parameter')}"),
         *(("", match) for match in model.matches),
         ("devices", _devices(hardware)),
-        *_threads(hardware),
+        *_threads(hardware, plan.exact),
+        *[("environment", ", ".join(hardware.environment))] * bool(hardware.environment),
         ("strategy", hardware.strategy + (f" over {hardware.backend}" if hardware.backend else "")),
         *_batch(plan, hardware),
         ("optimizer", _optimizer(plan, config["weight_decay"])),
@@ -84,17 +89,28 @@ def _option(name: str, value: Any) -> Row:
     return option.label, option.text(value)
 
 
+def _classes(data: DataRecord) -> str:
+    """Return the first classes, each with the number of its training and validation images."""
+    names, splits = data.contents["classes"], data.contents["splits"]
+    train, val = splits["train"]["counts"], splits["val"]["counts"]
+    counts = [f" {a:,} + {b:,}" for a, b in zip(train, val, strict=True)] if train and val else [""] * len(names)
+    listed = [f"{name}{count}" for name, count in zip(names, counts, strict=True)]
+    more = len(listed) - _MOST_CLASSES
+    return ", ".join(listed[:_MOST_CLASSES]) + f", and {more:,} more" * (more > 0)
+
+
 def _devices(hardware: HardwareRecord) -> str:
     processes = quantity(hardware.world_size, "process", "processes")
     return f"{processes} × {hardware.device} (asked: {hardware.device_asked}), started by {hardware.launched_by}"
 
 
-def _threads(hardware: HardwareRecord) -> list[Row]:
+def _threads(hardware: HardwareRecord, exact: bool) -> list[Row]:
     rows = [("threads", f"{hardware.threads} per process, {quantity(hardware.cores, 'core')}")]
     share = hardware.cores // hardware.local_world_size
     if hardware.device.startswith("cpu") and hardware.threads < share:
-        rows.append(("", f"idle cores: set OMP_NUM_THREADS={share} to use them"))
-        if "accelerate" in hardware.launched_by:
+        setting = f"--threads {share}" if exact else f"OMP_NUM_THREADS={share}"
+        rows.append(("", f"idle cores: set {setting} to use them"))
+        if "accelerate" in hardware.launched_by and not exact:
             rows.append(("", "(accelerate launch sets it to 1 if it is unset)"))
     return rows
 

@@ -19,17 +19,17 @@ _COUNTER = ".num_batches_tracked"
 _HINT = "give the --model, --image-size and kind of images that the weights were trained with"
 
 
-def load_initial(module: nn.Module, file: Path) -> tuple[str, ...]:
+def load_initial(module: nn.Module, file: Path, fresh: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Load weights in place from a file, and return what was done, one sentence each.
 
-    A head for another number of classes keeps its new weights.
+    The tensors in `fresh`, and a head for another number of classes, keep their new weights.
 
     Raises:
         UserError: the file is missing, cannot be read safely or does not fit the module.
     """
     live = module.state_dict()
     stored = _plain_names(_read(file), live)
-    heads = _other_heads(module, live, stored)
+    heads = [name for name in live if name in stored and name in {*fresh, *_other_heads(module, live, stored)}]
     counters = [name for name in live if name.endswith(_COUNTER) and name not in stored]
     _check(file, live, stored, excused={*heads, *counters})
     taken = [name for name in live if name not in heads and name in stored]
@@ -37,7 +37,8 @@ def load_initial(module: nn.Module, file: Path) -> tuple[str, ...]:
         live[name].copy_(stored[name])
     sentences = [f"weights from {file}: {len(taken)} tensors"]
     for layer, name in {name.rpartition(".")[0]: name for name in heads}.items():
-        sentences.append(f"head {layer} replaced: {len(stored[name]):,} → {len(live[name]):,} classes")
+        numbers = f"{len(stored[name]):,} → {len(live[name]):,} classes"
+        sentences.append(f"head {layer} replaced: {'other classes' if name in fresh else numbers}")
     if counters:
         sentences.append(f"{len(counters)} counters of BatchNorm, missing in the file, start at 0")
     return tuple(sentences)

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from accel_train.checkpoints.run_folder import weights_file
+from accel_train.checkpoints.run_folder import DESCRIPTION, read_description, weights_file
 from accel_train.config.fields import Cache
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
 from accel_train.data.cache import cached
-from accel_train.data.open import data_notes, open_data
+from accel_train.data.contents import Contents, contents_of
+from accel_train.data.open import data_notes, is_path, open_data
 from accel_train.data.sources.base import DataSet
 from accel_train.distributed.accelerator import Processes, start
 from accel_train.distributed.strategies.base import Strategy
@@ -25,8 +26,10 @@ from accel_train.models.pretrained import load_initial
 from accel_train.rng import make_key, seed_libraries
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
+from accel_train.run.same_data import has_same_data, refuse_changed, refuse_other_ranks
 from accel_train.system.folder_lock import FolderLock
 from accel_train.training.loop import Training
+from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 from accel_train.training.profiler import check_length
 from accel_train.training.torch_settings import set_torch_options
 
@@ -38,6 +41,8 @@ class Run:
     config: ResolvedConfig
     origins: dict[str, str]
     data: DataSet
+    contents: Contents
+    """What the data contain."""
     cache: Cache
     """Where the images are held."""
     built: BuiltModel
@@ -75,12 +80,15 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
     Raises:
         UserError: something asked for cannot be had.
     """
+    set_torch_options(asked.threads, asked.exact)  # first: threads decide the last bits of the data's mean
     data = open_data(
         asked.data, directory=asked.data_dir, val_fraction=asked.val_fraction, seed=asked.seed, limit=asked.limit
     )
+    contents = contents_of(data)
     processes = _start(asked)
+    refuse_other_ranks(processes, contents, train=data.train, val=data.val)
+    config, origins, point = _resolve(asked, origins, data, contents, processes)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
-    config, origins, point = _resolve(asked, origins, data, processes)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
     built, weights_notices = _build_model(config, data, None if point.stored else config.init_from)
     plan, plan_notices = plan_updates(config, data, built, processes, resumed=point.stored is not None)
@@ -92,10 +100,11 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
         config=config,
         origins=origins,
         data=data,
+        contents=contents,
         cache=cache,
         built=built,
         resume_point=point,
-        notices=(*data_notices, *weights_notices, *plan_notices),
+        notices=(*data.notes, *data_notices, *weights_notices, *plan_notices),
         processes=processes,
         plan=plan,
         training=training,
@@ -105,8 +114,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
 
 
 def _start(asked: TrainConfig) -> Processes:
-    """Collective: set torch's options and form the process group."""
-    set_torch_options(asked.threads, asked.exact)
+    """Collective: form the process group."""
     processes = start(
         device=asked.device,
         backend=asked.backend,
@@ -126,9 +134,13 @@ def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
 
 
 def _resolve(
-    asked: TrainConfig, origins: dict[str, str], data: DataSet, processes: Processes
+    asked: TrainConfig, origins: dict[str, str], data: DataSet, contents: Contents, processes: Processes
 ) -> tuple[ResolvedConfig, dict[str, str], ResumePoint]:
-    """Collective: fill in all defaults and find the resume point; a resumed run keeps the values it had."""
+    """Collective: fill in all defaults and find the resume point; a resumed run keeps the values it had.
+
+    Raises:
+        UserError: the run to resume was another one, or was trained on other data.
+    """
 
     def resolved(config: TrainConfig) -> tuple[ResolvedConfig, dict[str, str]]:
         return resolve(config, origins, data.kind, len(data.train), processes.precision)
@@ -140,27 +152,58 @@ def _resolve(
             changed["warmup_epochs"] = stored["warmup_epochs"]
         return resolved(asked.model_copy(update=changed))[0]
 
-    def same(stored: dict[str, Any]) -> bool:
-        return not differences(as_stored(stored), stored)
+    def is_this_run(point: ResumePoint) -> bool:
+        assert point.stored
+        here = is_path(asked.data) and Path(asked.data).absolute() == Path(point.stored["data"]).absolute()
+        compare_data = not here and not has_same_data(point, contents)
+        return not differences(as_stored(point.stored), point.stored, compare_data=compare_data)
 
     new, new_origins = resolved(asked)
-    name = f"{Path(asked.data).name}_{new.model}".replace(":", "_").replace(",", "_")
-    point = processes.on_main(lambda: find_resume_point(asked.output, asked.resume, name, same))
+    name = f"{Path(asked.data).absolute().name}_{new.model}".replace(":", "_").replace(",", "_")
+    point = processes.on_main(lambda: find_resume_point(asked.output, asked.resume, name, is_this_run))
     if point.stored is None:
         return new, new_origins, point
     assert point.source
-    return same_run(as_stored(point.stored), asked.epochs, point.stored, point.source), origins, point
+    by_path = is_path(asked.data) and is_path(point.stored["data"])
+    compare_data = not by_path and not has_same_data(point, contents)
+    config = same_run(as_stored(point.stored), asked.epochs, point.stored, point.source, compare_data=compare_data)
+    refuse_changed(point, contents, train=data.train, val=data.val)
+    return config, origins, point
 
 
 def _build_model(config: ResolvedConfig, data: DataSet, initial: Path | None) -> tuple[BuiltModel, tuple[str, ...]]:
     """Build the model on the CPU, from the seed or from given weights; return notices too."""
     channels, height, width = data.train.shape
+    classes = tuple(data.train.classes)
+
+    def build(outputs: int) -> BuiltModel:
+        return build_model(
+            config.model,
+            classes=outputs,
+            channels=channels,
+            data_size=max(height, width),
+            image_size=config.image_size,
+        )
+
     seed_libraries(make_key(config.seed, "weights"))
-    built = build_model(
-        config.model,
-        classes=len(data.train.classes),
-        channels=channels,
-        data_size=max(height, width),
-        image_size=config.image_size,
-    )
-    return built, load_initial(built.module, weights_file(initial)) if initial else ()
+    try:
+        built = build(len(classes))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(f"--model {config.model} does not fit into memory: {error}", SMALLER_MODEL) from None
+    if initial is None:
+        return built, ()
+    file, fresh = weights_file(initial), frozenset[str]()
+    if _trained_on_other_classes(file.parent, classes):  # the head is what changes with the number of classes
+        larger = build(len(classes) + 1).module.state_dict()
+        fresh = frozenset(name for name, t in built.module.state_dict().items() if t.shape != larger[name].shape)
+    return built, load_initial(built.module, file, fresh)
+
+
+def _trained_on_other_classes(run: Path, classes: tuple[str, ...]) -> bool:
+    """Return whether the folder of the weights describes a run with as many classes of other names or order."""
+    if not (run / DESCRIPTION).is_file():
+        return False
+    trained = read_description(run).classes
+    return trained != classes and len(trained) == len(classes)

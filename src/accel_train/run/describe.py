@@ -12,6 +12,7 @@ from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import PLACEMENT, changed_fields
 from accel_train.data.sources.memory import in_memory
 from accel_train.distributed.environment import available_cores, launcher_name, local_world_size
+from accel_train.distributed.environment_check import obeyed
 from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RunStarted
 from accel_train.run.build import Run
 
@@ -55,6 +56,7 @@ def describe_model(run: Run) -> Description:
         mean=run.data.mean,
         std=run.data.std,
         matches=run.built.notes,
+        splits=run.contents.splits,
     )
 
 
@@ -117,7 +119,14 @@ def _hardware(run: Run) -> HardwareRecord:
         threads=torch.get_num_threads(),
         cores=available_cores(),
         launched_by=launcher_name(),
+        environment=_environment(run),
     )
+
+
+def _environment(run: Run) -> tuple[str, ...]:
+    given = [name for name in run.origins if getattr(run.config, name) not in (None, "auto", False)]
+    applies = ["run", run.processes.strategy.name.lower(), *["compile"] * run.config.compile]
+    return obeyed(os.environ, given, applies)
 
 
 def _data(run: Run) -> DataRecord:
@@ -131,5 +140,6 @@ def _data(run: Run) -> DataRecord:
         train_images=len(data.train),
         val_images=len(data.val),
         classes=len(data.train.classes),
+        contents=run.contents.as_record(),
         augment=f"{config.augment}: {DATA_DEFAULTS[data.kind].augmentation(config.augment)}",
     )

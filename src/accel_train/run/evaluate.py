@@ -9,23 +9,27 @@ from torch.utils.data import DataLoader
 from accel_train.checkpoints.checkpointer import load_weights
 from accel_train.checkpoints.run_folder import CONFIG, WEIGHTS, Description, read_description
 from accel_train.config.defaults import Augmentation
+from accel_train.config.fields import expand_home
 from accel_train.config.load import make_config, read_yaml
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
+from accel_train.data.contents import Contents, split_contents
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader
-from accel_train.data.open import data_notes, open_data, open_for_evaluation
+from accel_train.data.open import data_notes
 from accel_train.data.sources.base import Source, View
 from accel_train.data.transforms import ImageTransform
 from accel_train.data.worker_batches import Batch
 from accel_train.distributed.accelerator import Processes, start, stop
 from accel_train.distributed.environment import share_of_cores
 from accel_train.distributed.launcher import check_processes
-from accel_train.errors import UserError
 from accel_train.events import Evaluated
 from accel_train.models.build import build_model
+from accel_train.run.evaluation_data import open_evaluation_data
+from accel_train.run.same_data import refuse_other_ranks
 from accel_train.training import evaluate as evaluation
-from accel_train.training.torch_settings import set_torch_options
+from accel_train.training.torch_settings import restored_torch_options, set_torch_options
 
 
+@restored_torch_options()
 def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     """Collective: return loss, top-1 and top-5 accuracy of a run's model over all images.
 
@@ -33,18 +37,21 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         UserError: the folder is no run's, or the data do not fit its model.
     """
     check_processes(config.processes)
+    folder = expand_home(folder)
     description = read_description(folder)
     trained_by = make_config(ResolvedConfig, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)), {})
-    source = _open_source(config, trained_by, description, folder)
+    found = open_evaluation_data(config, trained_by, description, folder)
+    contents = Contents(description.classes, {"val": split_contents(found.source)})
     weights = load_weights(folder / WEIGHTS[config.weights])
     data = config.data or trained_by.data
     try:
         processes = _start(config, trained_by.precision)
+        refuse_other_ranks(processes, contents, val=found.source)
         batch_size = config.batch_size or trained_by.batch_size
-        loader = _loader(config.workers, batch_size, source, description, processes)
+        loader = _loader(config.workers, batch_size, found.source, description, processes)
         model, transform = _model(description, weights, processes), _transform(description, processes)
-        found = evaluation.evaluate(processes.accelerator, model, processes.accelerator.prepare(loader), transform)
-        assert found
+        result = evaluation.evaluate(processes.accelerator, model, processes.accelerator.prepare(loader), transform)
+        assert result
         notes = processes.on_main(lambda: data_notes(data))
     finally:
         stop()
@@ -52,11 +59,11 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         run_folder=str(folder),
         weights=config.weights,
         data=data,
-        images=found.images,
-        loss=found.loss,
-        accuracy=found.accuracy,
-        top5=found.top5,
-        notes=notes,
+        images=result.images,
+        loss=result.loss,
+        accuracy=result.accuracy,
+        top5=result.top5,
+        notes=(*found.notes, *notes),
     )
 
 
@@ -70,33 +77,6 @@ def _start(config: EvaluateConfig, precision: str) -> Processes:
         timeout=config.timeout,
         strategy="ddp",  # whatever the launcher says: nothing is trained
     )
-
-
-def _open_source(config: EvaluateConfig, trained_by: ResolvedConfig, description: Description, run: Path) -> Source:
-    """Open the validation images of the run's own data, or of other data with the same classes and channels."""
-    if config.data is not None and Path(config.data).is_dir():
-        source = open_for_evaluation(Path(config.data), description.classes, str(run))
-    else:
-        own = config.data is None
-        source = open_data(
-            config.data or trained_by.data,
-            directory=config.data_dir or trained_by.data_dir,
-            val_fraction=trained_by.val_fraction if own else None,
-            seed=trained_by.seed,
-            limit=trained_by.limit if own else None,
-        ).val
-    if tuple(source.classes) != description.classes:
-        raise UserError(
-            f"the data have {len(source.classes)} classes ({source.classes[0]}, …), which are not those of {run}: "
-            f"{len(description.classes)} ({description.classes[0]}, …)",
-            "evaluate on data of the same classes",
-        )
-    if source.shape[0] != description.data_channels:
-        raise UserError(
-            f"the images have {source.shape[0]} channels, those of {run} had {description.data_channels}",
-            "evaluate on images of the same kind",
-        )
-    return source
 
 
 def _loader(

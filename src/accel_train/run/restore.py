@@ -7,6 +7,7 @@ from typing import Any
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors, read_state
 from accel_train.checkpoints.run_folder import CHECKPOINTS, METRICS, WEIGHTS
+from accel_train.data.contents import Contents, files_of
 from accel_train.errors import UserError
 from accel_train.run.build import Run
 from accel_train.run.describe import config_text, describe_model
@@ -27,8 +28,15 @@ def take_folder(run: Run) -> None:
     clean(point.folder / CHECKPOINTS)
     if point.checkpoint:
         store.set_aside_newer(point.folder / CHECKPOINTS, point.checkpoint)
-    if point.stored is None or point.source != point.folder or point.stored["epochs"] != run.config.epochs:
-        run_folder.write(point.folder, config_text(run), describe_model(run))
+    if point.source != point.folder or _is_changed(run):
+        files = files_of(train=run.data.train, val=run.data.val)
+        run_folder.write(point.folder, config_text(run), describe_model(run), files)
+
+
+def _is_changed(run: Run) -> bool:
+    stored = run.resume_point.stored
+    assert stored
+    return any(stored[name] != getattr(run.config, name) for name in ("data", "epochs"))
 
 
 def resume(run: Run, trained: TrainedTensors) -> tuple[TrainingState | None, list[str]]:
@@ -69,6 +77,11 @@ def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> tuple[Traini
         raise UserError(
             f"--exact: {checkpoint} was computed on {record['identity']}, this is {run.identity}",
             "resume with the same --threads and on the same kind of device",
+        )
+    if Contents.from_record(record["data"]) != run.contents:
+        raise UserError(
+            f"{checkpoint} was trained on other data than those of the run in {run.resume_point.source}",
+            "give a checkpoint of that run",
         )
     load_tensors(checkpoint, trained)
     run.training.batch_norm.reload()

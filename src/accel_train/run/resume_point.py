@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from accel_train.checkpoints import run_folder, store
-from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG
+from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, read_description
 from accel_train.config.load import read_yaml
 from accel_train.config.options import FREE_ON_RESUME, ResolvedConfig
+from accel_train.data.contents import Contents
 from accel_train.errors import UserError
 
+_DATA = "data"
 _FOUND_LATER = ("global_batch_size", "image_size")
 """Fields that the data or the model decide if the user has not."""
 
@@ -26,14 +28,14 @@ class ResumePoint:
     """The checkpoint asked for by name; None for the newest valid one of `source`."""
     stored: dict[str, Any] | None = None
     """The config of `source`."""
+    contents: Contents | None = None
+    """What the data of `source` contained."""
 
 
-def find_resume_point(
-    output: Path | None, resume: str, name: str, same: Callable[[dict[str, Any]], bool]
-) -> ResumePoint:
+def find_resume_point(output: Path | None, resume: str, name: str, same: Callable[[ResumePoint], bool]) -> ResumePoint:
     """Return where to write and what to resume from.
 
-    `name` is the name of a folder under runs/; `same` returns True if a stored config is that of this run.
+    `name` is the name of a folder under runs/; `same` returns True if a stored run is this one.
 
     Raises:
         UserError: there is nothing to resume from, or the folder cannot be used.
@@ -44,7 +46,7 @@ def find_resume_point(
         latest, free = run_folder.numbered(name)
         if resume == "auto" and latest and not run_folder.is_finished(latest):
             point = _latest_in(latest)
-            if point.stored is not None and same(point.stored):
+            if point.stored is not None and same(point):
                 return point
         return ResumePoint(run_folder.check_destination(free))
     run_folder.check_destination(output)
@@ -55,15 +57,18 @@ def find_resume_point(
     return ResumePoint(output)
 
 
-def same_run(config: ResolvedConfig, epochs: int | None, stored: dict[str, Any], folder: Path) -> ResolvedConfig:
+def same_run(
+    config: ResolvedConfig, epochs: int | None, stored: dict[str, Any], folder: Path, *, compare_data: bool = True
+) -> ResolvedConfig:
     """Return the stored config with the values in which this one may differ.
 
-    `epochs` is the number that the user asked for, if any; `folder` is the run's.
+    `epochs` is the number that the user asked for, if any; `folder` is the run's. Without `compare_data` the data may
+    have another name.
 
     Raises:
         UserError: other fields differ, or fewer epochs are asked for.
     """
-    if different := differences(config, stored):
+    if different := differences(config, stored, compare_data=compare_data):
         listed = ", ".join(f"{flag(name)} {now} instead of {was}" for name, was, now in different)
         raise UserError(
             f"{folder} holds a run of another configuration: {listed}",
@@ -74,16 +79,21 @@ def same_run(config: ResolvedConfig, epochs: int | None, stored: dict[str, Any],
             f"--epochs {epochs} is fewer than the {stored['epochs']} of the run in {folder}",
             "a run can be extended, not shortened; give another --output",
         )
-    free = {name: value for name, value in config.model_dump().items() if name in FREE_ON_RESUME}
+    names = FREE_ON_RESUME if compare_data else FREE_ON_RESUME | {_DATA}
+    free = {name: value for name, value in config.model_dump().items() if name in names}
     return ResolvedConfig(**{**stored, **free, "epochs": epochs or stored["epochs"], "accumulate": None})
 
 
-def differences(config: ResolvedConfig, stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def differences(
+    config: ResolvedConfig, stored: dict[str, Any], *, compare_data: bool = True
+) -> list[tuple[str, Any, Any]]:
     """Return each field that makes this another run than the stored one, with the stored value and this one."""
     now = config.model_dump(mode="json")
     skipped = {name for name in _FOUND_LATER if now[name] is None}
     if config.auto_micro_batch:
         skipped.add("batch_size")  # the stored one was found by the search, and is kept
+    if not compare_data:
+        skipped.add(_DATA)
     compared = now.keys() - FREE_ON_RESUME - skipped
     return [(name, stored.get(name), now[name]) for name in sorted(compared) if stored.get(name) != now[name]]
 
@@ -98,7 +108,7 @@ def _latest_in(folder: Path) -> ResumePoint:
     checkpoints = folder / CHECKPOINTS
     if not run_folder.contains_run(folder) or not any(checkpoints.glob("update_*")):
         return ResumePoint(folder)
-    return ResumePoint(folder, folder, None, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)))
+    return _resuming(folder, folder, None)
 
 
 def _named(path: Path, output: Path | None) -> ResumePoint:
@@ -109,7 +119,11 @@ def _named(path: Path, output: Path | None) -> ResumePoint:
     folder = run_folder.check_destination(output or source)
     if folder.absolute() != source.absolute() and run_folder.contains_run(folder):
         raise UserError(f"--output {folder} holds another run than --resume {path}", "give a new or empty folder")
-    stored = read_yaml(source / CONFIG, set(ResolvedConfig.model_fields))
     if is_checkpoint and (problem := store.problem(path)):
         raise UserError(f"--resume {path}: {problem}", "give another checkpoint, or the run's folder for its newest")
-    return ResumePoint(folder, source, path if is_checkpoint else None, stored)
+    return _resuming(folder, source, path if is_checkpoint else None)
+
+
+def _resuming(folder: Path, source: Path, checkpoint: Path | None) -> ResumePoint:
+    stored = read_yaml(source / CONFIG, set(ResolvedConfig.model_fields))
+    return ResumePoint(folder, source, checkpoint, stored, read_description(source).contents)

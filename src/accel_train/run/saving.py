@@ -77,6 +77,7 @@ class Saver:
                 "nonce": self._nonce,
                 "metrics_bytes": (self._folder / METRICS).stat().st_size if self._processes.is_main else 0,
                 "identity": self._run.identity,
+                "data": self._run.contents.as_record(),
                 "scaler": accelerator.scaler.state_dict() if accelerator.scaler else None,
             }
             self._checkpointer.save(state, extra)

@@ -25,6 +25,7 @@ from accel_train.training.nonfinite import Diverged
 from accel_train.training.out_of_memory import as_memory_error
 from accel_train.training.profiler import profiled
 from accel_train.training.state import TrainingState
+from accel_train.training.torch_settings import restored_torch_options
 
 
 def train(
@@ -40,6 +41,7 @@ def train(
     check_processes(config.processes)
     given = dict.fromkeys(config.model_fields_set, "given") if origins is None else origins
     with ExitStack() as stack:
+        stack.enter_context(restored_torch_options())
         stack.callback(stop)
         run = build_run(config, given)
         stack.callback(run.close)

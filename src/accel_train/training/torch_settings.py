@@ -5,13 +5,16 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import torch
 import torch._dynamo  # every optimizer imports it when constructed
 from torch import nn
 
-from accel_train.distributed.environment import share_of_cores
+from accel_train.distributed.environment import asked_threads, share_of_cores
+from accel_train.distributed.environment_check import check_environment
 from accel_train.errors import UserError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -22,16 +25,29 @@ _NEVER = 2**31 - 1
 def set_torch_options(threads: int | None, exact: bool) -> None:
     """Set the number of threads, deterministic kernels if `exact`, and keep freed memory."""
     keep_freed_memory()
-    if exact:  # the number of threads changes the last bits of a sum
-        threads = threads or 1
-    elif threads is None and not os.environ.get("OMP_NUM_THREADS"):
-        threads = share_of_cores()
-    if threads:
-        torch.set_num_threads(threads)
+    asked = threads or (1 if exact else asked_threads())  # the number of threads changes the last bits of a sum
+    if threads or exact or asked != torch.get_num_threads():
+        torch.set_num_threads(asked or share_of_cores())
     torch.use_deterministic_algorithms(exact)
     torch.backends.cudnn.benchmark = False  # an earlier run of this process may have set it
     # It costs time and only helps to find bugs.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+@contextmanager
+def restored_torch_options() -> Iterator[None]:
+    """Restore at the end what `set_torch_options` sets: a run from Python leaves no trace in its process."""
+    threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    exact = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.cudnn.benchmark = benchmark
+        torch.use_deterministic_algorithms(exact, warn_only=warn_only)
+        torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
 
 
 def keep_freed_memory() -> None:
@@ -61,8 +77,9 @@ def compile_model(module: nn.Module, device: torch.device) -> None:
     """Compile a module at its first call; its weights keep their names.
 
     Raises:
-        UserError: the compiler that torch needs is not installed.
+        UserError: the compiler that torch needs is not installed, or the environment switches it off.
     """
+    check_environment(applies="compile")
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")  # torch's choice
     if device.type == "cpu" and not shutil.which(compiler):
         raise UserError(

@@ -1,38 +1,36 @@
 """A run's folder is chosen, created, described and read back, or rejected before anything is written."""
 
+import gzip
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers.descriptions import description
 
 from accel_train.checkpoints.run_folder import (
     CONFIG,
+    DATA_FILES,
     DESCRIPTION,
-    Description,
     check_destination,
     make,
     numbered,
     plain_values,
     read_description,
+    read_files,
     weights_file,
     write,
 )
 from accel_train.errors import UserError
 
-DESCRIBED = Description(
-    model="resnet18",
-    classes=("Äpfel", "猫", "it's"),
-    channels=3,
-    data_channels=1,
-    data_size=28,
-    image_size=32,
-    mean=(0.1 + 0.2,),
-    std=(1 / 3,),
-    matches=("grey images are repeated as 3 channels",),
-)
+DESCRIBED = description(classes=("Äpfel", "猫"))
+
+
+FILES = {"train": {"猫/1.jpg": 5, "a\nb/\udcff.png": 0}, "val": {}}
 
 
 def refusal(output: Path) -> tuple[str, str]:
@@ -122,20 +120,20 @@ def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
 
 
 def test_description_survives_write_and_read(tmp_path: Path) -> None:
-    write(tmp_path, "lr: 0.1  # flag\n", DESCRIBED)
+    write(tmp_path, "lr: 0.1  # flag\n", DESCRIBED, None)
     assert read_description(tmp_path) == DESCRIBED
     assert (tmp_path / CONFIG).read_text(encoding="utf-8") == "lr: 0.1  # flag\n"
     text = (tmp_path / DESCRIPTION).read_text(encoding="utf-8")
     assert "猫" in text
-    assert json.loads(text)["format"] == 1
+    assert json.loads(text)["format"] == 2
 
 
 def test_equal_runs_write_equal_bytes(tmp_path: Path) -> None:
     written = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write(tmp_path / name, "", replace(DESCRIBED))
-        written.append((tmp_path / name / DESCRIPTION).read_bytes())
+        write(tmp_path / name, "", replace(DESCRIBED), FILES)
+        written.append([(tmp_path / name / file).read_bytes() for file in (DESCRIPTION, DATA_FILES)])
     assert written[0] == written[1]
 
 
@@ -148,8 +146,8 @@ def test_equal_runs_write_equal_bytes(tmp_path: Path) -> None:
         b"null",
         b"\xff\xfe",
         b"{}",
-        b'{"format": 1}',
-        b'{"format": 1, "model": "cnn", "more": 2}',
+        b'{"format": 2}',
+        b'{"format": 2, "model": "cnn", "more": 2}',
     ],
 )
 def test_damaged_description_is_reported(tmp_path: Path, content: bytes) -> None:
@@ -160,12 +158,51 @@ def test_damaged_description_is_reported(tmp_path: Path, content: bytes) -> None
     assert caught.value.hint == "give the folder of another run"
 
 
-def test_newer_description_asks_for_an_update(tmp_path: Path) -> None:
-    (tmp_path / DESCRIPTION).write_text('{"format": 2, "unheard_of": true}')
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("image_size", "8", "image_size is '8'"),
+        ("image_size", True, "image_size is True"),
+        ("channels", 0, "channels is 0"),
+        ("data_size", 2.5, "data_size is 2.5"),
+        ("data_channels", 3, "mean and std have 1 and 1 values"),
+        ("std", [0.0], "std contains 0.0"),
+        ("std", [-1.0], "std contains -1.0"),
+        ("std", ["x"], "std contains 'x'"),
+        ("std", [math.nan], "std contains nan"),
+        ("mean", [math.inf], "mean contains inf"),
+        ("mean", [0.1, 0.2], "mean and std have 2 and 1 values"),
+        ("model", 3, "model is 3 and classes are ('Äpfel', '猫')"),
+        ("classes", ["a", 3], "model is 'mlp' and classes are ('a', 3)"),
+    ],
+)
+def test_value_that_cannot_be_right_is_reported(tmp_path: Path, field: str, value: Any, problem: str) -> None:
+    write(tmp_path, "", DESCRIBED, None)
+    record = json.loads((tmp_path / DESCRIPTION).read_text(encoding="utf-8"))
+    (tmp_path / DESCRIPTION).write_text(json.dumps(record | {field: value}))
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
-    assert caught.value.message == f"{tmp_path / DESCRIPTION} has format 2, this version reads 1"
-    assert caught.value.hint == "update accel_train"
+    assert caught.value.message == f"{tmp_path / DESCRIPTION} is damaged: {problem}"
+
+
+def test_list_of_files_survives_write_and_read(tmp_path: Path) -> None:
+    write(tmp_path, "", DESCRIBED, FILES)
+    assert read_files(tmp_path) == FILES
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\x1f\x8b\x08", gzip.compress(b"{")])
+def test_missing_or_damaged_list_of_files_is_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / DATA_FILES).write_bytes(content)
+    assert read_files(tmp_path) is None
+
+
+def test_description_of_another_version_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / DESCRIPTION).write_text('{"format": 3, "unheard_of": true}')
+    with pytest.raises(UserError) as caught:
+        read_description(tmp_path)
+    assert caught.value.message == f"{tmp_path / DESCRIPTION} has format 3, this version reads 2"
+    assert caught.value.hint == "use the version of accel_train that wrote it"
 
 
 def test_folder_without_run_is_reported(tmp_path: Path) -> None:

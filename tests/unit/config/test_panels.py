@@ -47,6 +47,10 @@ def test_learning_rate_must_be_positive_and_finite(lr: float | str) -> None:
         ("timeout", 0),
         ("processes", 0),
         ("threads", 0),
+        ("threads", 1025),
+        ("workers", 1025),
+        ("timeout", 1_000_001),
+        ("image_size", 10_001),
         ("keep", 0),
         ("watch_every", -1),
         ("time_limit", "soon"),
@@ -89,3 +93,23 @@ def test_workers_can_be_a_number() -> None:
 
 def test_save_interval_is_stored_in_its_shortest_form() -> None:
     assert TrainConfig(save_every="600s").save_every == "10min"
+
+
+@pytest.mark.parametrize("name", ["output", "data_dir", "init_from", "data", "resume"])
+def test_home_folder_is_found_in_every_path(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for given, expected in (("~/x", "/home/me/x"), ("a/~", "a/~"), ("~nobody-here/x", "~nobody-here/x")):
+        config = make_config(TrainConfig, {name: given}, {})
+        assert str(getattr(config, name)) == expected
+
+
+def test_empty_name_of_the_data_is_rejected() -> None:
+    assert refusal(data="").message == "--data : the name is empty; is a variable of the shell unset?"
+
+
+@pytest.mark.parametrize(("decay", "half_life"), [(0.999, "44339"), (0.9, "421"), (0.5, "64")])
+def test_ema_decay_is_not_taken_for_a_half_life(decay: float, half_life: str) -> None:
+    refused = refusal(ema=decay)
+    assert refused.message == f"--ema {decay:g} is a half-life in images, not a decay"
+    assert refused.hint == f"a decay of {decay:g} per update of 64 images is --ema {half_life}"
+    assert make_config(TrainConfig, {"ema": 1}, {}).ema == 1

@@ -25,8 +25,8 @@ from accel_train.data.loader import (
 )
 from accel_train.data.sampler import PADDING, ImageOrder, UpdateSampler
 from accel_train.data.sources.base import Ids, Source, Subset, View
-from accel_train.data.sources.folder import FolderSource
 from accel_train.data.sources.memory import MemorySource
+from accel_train.data.sources.picture_files import FolderSource
 from accel_train.data.sources.user import ItemSource
 from accel_train.data.worker_batches import Batch
 from accel_train.errors import LocalError
@@ -59,8 +59,9 @@ def test_training_reads_each_sample_index_with_its_own_key_over_all_epochs(sizes
     read = read_all(loader)
     sample_indices = torch.cat([batch.sample_indices_B for batch in read])
     assert sample_indices.tolist() == [i for epoch in range(9) for i in ImageOrder(3, 11).sample_indices(epoch)[:8]]
-    assert torch.cat([batch.images_BCHW for batch in read]).tolist() == (sample_indices % 11).tolist()
-    assert torch.equal(torch.cat([batch.labels_B for batch in read]), hash_ids(make_key(3, "read"), sample_indices))
+    ids, keys = torch.cat([batch.images_BCHW for batch in read]).T
+    assert ids.tolist() == (sample_indices % 11).tolist()
+    assert torch.equal(keys, hash_ids(make_key(3, "read"), sample_indices))
 
 
 @pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
@@ -76,17 +77,20 @@ def test_reading_can_stop_and_resume_at_another_update(sizes: LoaderSizes) -> No
 
 def test_key_of_an_image_changes_with_seed_and_epoch() -> None:
     keys = [
-        TrainReader(EchoSource(10), VIEW, seed).__getitems__(np.array([i])).labels_B.item()
+        TrainReader(EchoSource(10), VIEW, seed).__getitems__(np.array([i])).images_BCHW[0, 1].item()
         for seed in (0, 1)
         for i in (3, 13)
     ]
     assert len(set(keys)) == 4
 
 
+LABELS = torch.zeros(4, dtype=torch.int64)
+
+
 def test_sources_are_read_with_the_loaders_view() -> None:
     class Sized(EchoSource):
         def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
-            return torch.full((len(ids), 1, view.size, view.size), int(view.random_crop)), torch.zeros(len(ids))
+            return torch.full((len(ids), 1, view.size, view.size), int(view.random_crop)), LABELS[: len(ids)]
 
     loader, _ = train_loader(Sized(8), View(5, random_crop=True), ALONE, ImageOrder(0, 8), accumulate=1, epochs=1)
     for made, expected in ((loader, 1), (evaluation_loader(Sized(8), View(5, random_crop=False), ALONE), 0)):
@@ -106,7 +110,7 @@ def test_in_memory_sources_get_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_padding_reads_the_first_image_and_stays_marked() -> None:
     batch = EvaluationReader(EchoSource(10), VIEW).__getitems__(np.array([8, 9, PADDING, PADDING]))
-    assert batch.images_BCHW.tolist() == [8, 9, 0, 0]
+    assert batch.images_BCHW[:, 0].tolist() == [8, 9, 0, 0]
     assert batch.sample_indices_B.tolist() == [8, 9, -1, -1]
 
 
@@ -114,7 +118,30 @@ def test_padding_reads_the_first_image_and_stays_marked() -> None:
 def test_evaluation_reads_without_keys(sizes: LoaderSizes) -> None:
     read = list(batches(evaluation_loader(EchoSource(6), VIEW, sizes)))
     assert [batch.sample_indices_B.tolist() for batch in read] == [[0, 1, 2, 3], [4, 5, -1, -1]]
-    assert all(batch.labels_B.tolist() == [0, 0, 0, 0] for batch in read)
+    assert all(batch.images_BCHW[:, 1].tolist() == [0, 0, 0, 0] for batch in read)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (torch.tensor([0, 1, 2]), "image 6 has the label 2, but labels go from 0 to 1"),
+        (torch.tensor([0, -1, 2]), "image 5 has the label -1, but labels go from 0 to 1"),
+        (torch.tensor([0.0, 1.0, 1.0]), "the labels of 3 images are torch.float32 of shape (3,), not int64"),
+        (torch.tensor([0, 1]), "the labels of 3 images are torch.int64 of shape (2,), not int64"),
+        (torch.tensor([[0, 1, 1]]), "the labels of 3 images are torch.int64 of shape (1, 3), not int64"),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_labels_that_are_no_index_of_a_class_are_an_error(labels: Tensor, problem: str, training: bool) -> None:
+    class Labelled(EchoSource):
+        def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
+            return torch.zeros(len(ids), 1, 1, 1), labels
+
+    source = Labelled(10)
+    reader = TrainReader(source, VIEW, 0) if training else EvaluationReader(source, VIEW)
+    error = reader.__getitems__(np.array([4, 5, 6]))
+    assert isinstance(error, LocalError)
+    assert (error.message, error.hint) == (problem, "a label is the index of its class in `classes`")
 
 
 class Noisy:
@@ -165,7 +192,7 @@ def test_read_error_keeps_its_message_and_hint(sizes: LoaderSizes) -> None:
 @pytest.mark.parametrize("sizes", [ALONE, IN_WORKERS])
 def test_truncated_picture_is_named(tmp_path: Path, sizes: LoaderSizes) -> None:
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff\xe0 no more")
-    source = FolderSource(("a", "b"), tmp_path, ("bad.jpg",) * 4, (0, 1, 0, 1))
+    source = FolderSource(("a", "b"), tmp_path, ("bad.jpg",) * 4, np.array([0, 1, 0, 1]), np.zeros(4, np.int64))
     message = failure(evaluation_loader(source, VIEW, sizes)).message
     assert message.startswith(f"cannot read the picture {tmp_path / 'bad.jpg'}: ")
 

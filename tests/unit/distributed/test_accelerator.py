@@ -1,5 +1,6 @@
 """What was asked for is what runs, again in the same process; rank 0's results and errors reach all ranks."""
 
+import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedType, DynamoBackend
 from torch import nn
 
 from accel_train.distributed import accelerator as module
@@ -20,7 +22,6 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hide launchers, and restore what `start` changes."""
     for name in ("RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION", "ACCELERATE_USE_FSDP"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
     precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     yield
     stop()
@@ -44,6 +45,57 @@ def test_single_process_runs_what_was_asked(precision: str | None, autocast: str
     assert processes.accelerator.mixed_precision == autocast
     assert processes.strategy_name == "single process"
     assert processes.strategy.name == "DDP"
+
+
+HOSTILE = {
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4",
+    "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR",
+    "ACCELERATE_MIXED_PRECISION": "bf16",
+    "ACCELERATE_DEBUG_MODE": "true",
+    "ACCELERATE_TORCH_DEVICE": "meta",
+    "ACCELERATE_USE_SAGEMAKER": "true",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+    "PARALLELISM_CONFIG_TP_SIZE": "2",
+    "ACCELERATE_USE_MEGATRON_LM": "true",
+    "ACCELERATE_USE_DEEPSPEED": "true",
+    "FSDP_OFFLOAD_PARAMS": "true",
+    "FORK_LAUNCHED": "1",
+    "LOCAL_RANK": "0",
+    "PMI_SIZE": "2",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMP_NUM_THREADS": "4,3,2",
+}
+
+
+def test_accelerate_does_not_hear_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in HOSTILE.items():
+        monkeypatch.setenv(name, value)
+    threads = torch.get_num_threads()
+    accelerator = start_one("fp32").accelerator
+    assert accelerator.gradient_accumulation_steps == 1
+    assert accelerator.state.dynamo_plugin.backend == DynamoBackend.NO
+    assert (accelerator.mixed_precision, accelerator.device) == ("no", torch.device("cpu"))
+    assert accelerator.distributed_type == DistributedType.NO
+    assert not accelerator.state.debug
+    assert not torch.distributed.is_initialized()
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("variables", [{}, {"ACCELERATE_USE_FSDP": "false", "OMP_NUM_THREADS": "3"}, HOSTILE])
+def test_environment_is_as_before_for_the_next_run(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    start_one("fp32")
+    assert dict(os.environ) == before
+
+
+def test_one_process_of_a_launcher_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    processes = start_one()
+    assert (processes.count, processes.group) == (1, None)
 
 
 def test_second_run_in_a_process_gets_its_own_precision() -> None:

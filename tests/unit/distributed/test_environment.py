@@ -4,16 +4,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from accel_train.distributed.environment import (
+    asked_threads,
     available_cores,
     launched,
     launched_rank,
     launcher_name,
     launcher_pid,
+    local_rank,
     local_world_size,
+    world_size,
 )
 from accel_train.distributed.launcher import check_processes, processes_to_start
 from accel_train.errors import UserError
@@ -71,58 +73,17 @@ def test_process_checks_that_it_is_one_of_as_many_as_asked(environment: Callable
         check_processes(1)
 
 
-def test_master_port_without_rank_and_launcher_is_rejected(environment: Callable[..., None]) -> None:
-    environment(MASTER_PORT="29500")
-    with pytest.raises(UserError, match="MASTER_PORT is set but RANK is not: several processes were asked for"):
-        processes_to_start(None)
+def test_master_port_alone_starts_what_the_option_asks(environment: Callable[..., None]) -> None:
+    environment(MASTER_PORT="29511")
+    assert processes_to_start(None) == 1
+    assert processes_to_start(2) == 2
 
 
-class Parent:
-    """Stands in for `accelerate launch`, of which only the command line is read."""
-
-    words: tuple[str, ...] = ()
-
-    def __init__(self, number: int) -> None:
-        assert number == os.getppid()
-
-    def cmdline(self) -> list[str]:
-        return ["python", *self.words]
-
-
-@pytest.mark.parametrize(
-    ("words", "stored", "count"),
-    [
-        (("accelerate", "launch", "--cpu", "--num_processes", "2", "-m", "accel_train"), "", 2),
-        (("/bin/accelerate-launch", "--cpu", "--num_processes", "2", "accel_train", "launch"), "", 2),
-        (("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "accel_train"), "", 2),
-        (("accelerate", "launch", "--config_file", "FILE", "accel_train"), "num_processes: 4\nnum_machines: 1", 4),
-        (("accelerate", "launch", "--config_file", "FILE", "--num_processes", "2", "x"), "num_processes: 4", 2),
-    ],
-)
-def test_options_of_accelerate_override_its_file(
-    environment: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    words: tuple[str, ...],
-    stored: str,
-    count: int,
-) -> None:
-    environment(MASTER_PORT="29500")
-    file = tmp_path / "cpu.yaml"
-    file.write_text(f"compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nuse_cpu: true\n{stored}\n")
-    monkeypatch.setattr(psutil, "Process", Parent)
-    monkeypatch.setattr(Parent, "words", tuple(str(file) if word == "FILE" else word for word in words))
-    assert processes_to_start(None) == count
-
-
-def test_cpu_processes_on_several_machines_are_rejected(
-    environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment(MASTER_PORT="29500")
-    monkeypatch.setattr(psutil, "Process", Parent)
-    monkeypatch.setattr(Parent, "words", ("accelerate", "launch", "--num_machines", "2", "--num_processes", "4", "x"))
-    with pytest.raises(UserError, match="several machines only through MPI"):
-        processes_to_start(None)
+def test_environment_is_checked_before_processes_are_counted(environment: Callable[..., None]) -> None:
+    environment(ACCELERATE_GRADIENT_ACCUMULATION_STEPS="4")
+    for check in (processes_to_start, check_processes):
+        with pytest.raises(UserError, match="asks for gradient accumulation"):
+            check(None)
 
 
 def test_rank_is_0_and_local_world_size_1_unless_launched(environment: Callable[..., None]) -> None:
@@ -132,6 +93,29 @@ def test_rank_is_0_and_local_world_size_1_unless_launched(environment: Callable[
     assert (launched(), launched_rank(), local_world_size()) == (True, 1, 4)
     assert not launched({"RANK": "0"})
     assert not launched({"WORLD_SIZE": "1"})
+    assert not launched({"RANK": "", "WORLD_SIZE": " "})
+
+
+def test_malformed_place_is_that_of_a_process_alone(environment: Callable[..., None]) -> None:
+    environment(RANK="x", WORLD_SIZE="many", LOCAL_RANK="-1", LOCAL_WORLD_SIZE="")
+    assert (launched_rank(), world_size(), local_rank(), local_world_size()) == (0, 1, 0, 1)
+    environment(ACCEL_TRAIN_LAUNCHER_PID="me")
+    assert launcher_pid() == os.getppid()
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, None),
+        ({"OMP_NUM_THREADS": ""}, None),
+        ({"OMP_NUM_THREADS": "4,3,2"}, 4),
+        ({"MKL_NUM_THREADS": "3"}, 3),
+        ({"MKL_NUM_THREADS": "3", "OMP_NUM_THREADS": "2"}, 3),
+        ({"MKL_NUM_THREADS": " ", "OMP_NUM_THREADS": "2"}, 2),
+    ],
+)
+def test_environment_asks_for_threads_as_torch_reads_it(variables: dict[str, str], threads: int | None) -> None:
+    assert asked_threads(variables) == threads
 
 
 @pytest.mark.parametrize(
@@ -139,8 +123,9 @@ def test_rank_is_0_and_local_world_size_1_unless_launched(environment: Callable[
     [
         ({}, "accel_train"),
         ({"TORCHELASTIC_RUN_ID": "none"}, "torchrun"),
-        ({"ACCELERATE_MIXED_PRECISION": "no", "TORCHELASTIC_RUN_ID": "none"}, "accelerate launch"),
-        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, "accel_train"),
+        ({"ACCELERATE_MIXED_PRECISION": "bf16"}, "accel_train"),  # set by hand
+        ({"ACCELERATE_DYNAMO_MODE": "default", "TORCHELASTIC_RUN_ID": "none"}, "accelerate launch"),
+        ({"ACCELERATE_DYNAMO_MODE": "default", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, "accel_train"),
     ],
 )
 def test_launcher_name_follows_its_variables(
@@ -154,9 +139,10 @@ def test_launcher_name_follows_its_variables(
     ("variables", "pid"),
     [
         ({}, None),  # a shell
+        ({"ACCELERATE_MIXED_PRECISION": "bf16"}, None),
         ({"TORCHELASTIC_RUN_ID": "none"}, os.getppid()),
-        ({"ACCELERATE_MIXED_PRECISION": "no"}, os.getppid()),
-        ({"ACCELERATE_MIXED_PRECISION": "no", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, 3),
+        ({"ACCELERATE_DYNAMO_MODE": "default"}, os.getppid()),
+        ({"ACCELERATE_DYNAMO_MODE": "default", "ACCEL_TRAIN_LAUNCHER_PID": "3"}, 3),
     ],
 )
 def test_launcher_pid_is_none_for_a_shell(

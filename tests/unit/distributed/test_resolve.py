@@ -16,6 +16,8 @@ LAUNCHED = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
         ("auto", {}, "ddp"),
         ("auto", LAUNCHER_ASKS_FOR_FSDP, "fsdp2"),
         ("auto", {"ACCELERATE_USE_FSDP": "false"}, "ddp"),
+        ("auto", {"ACCELERATE_USE_FSDP": ""}, "ddp"),
+        ("auto", {"ACCELERATE_USE_FSDP": "on"}, "fsdp2"),
         ("ddp", LAUNCHER_ASKS_FOR_FSDP, "ddp"),
         ("fsdp2", {}, "fsdp2"),
     ],
@@ -28,20 +30,6 @@ def test_strategy_option_wins_over_the_launcher(asked: str, environ: dict[str, s
 def test_fsdp2_on_a_single_process_is_rejected(environ: dict[str, str]) -> None:
     with pytest.raises(UserError, match="FSDP2 has no effect on a single process"):
         choose_strategy("auto" if environ else "fsdp2", 1, environ)
-
-
-@pytest.mark.parametrize(
-    ("variable", "name"),
-    [
-        ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed"),
-        ("ACCELERATE_USE_MEGATRON_LM", "Megatron-LM"),
-        ("ACCELERATE_USE_PARALLELISM_CONFIG", "a parallelism config"),
-    ],
-)
-@pytest.mark.parametrize("asked", ["auto", "ddp"])
-def test_unsupported_strategy_of_the_launcher_is_rejected(variable: str, name: str, asked: str) -> None:
-    with pytest.raises(UserError, match=f"{name}, which is not supported"):
-        choose_strategy(asked, 2, {variable: "true"})
 
 
 def test_backend_is_gloo_on_cpus_and_none_for_a_single_process() -> None:
@@ -86,6 +74,32 @@ def test_device_option_wins_over_the_launcher(
     assert choose_device(asked, environ) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "cuda", "use_cpu", "expected"),
+    [
+        ("auto", False, True, "cpu"),
+        ("auto", True, True, "cpu"),
+        ("auto", True, False, "cuda"),
+        ("cpu", False, False, "cpu"),
+        ("cuda", True, True, "cuda"),
+    ],
+)
+def test_device_option_wins_over_the_file_of_the_launcher(
+    monkeypatch: pytest.MonkeyPatch, asked: str, cuda: bool, use_cpu: bool, expected: str
+) -> None:
+    see_devices(monkeypatch, cuda=int(cuda), mps=False)
+    assert choose_device(asked, {}, use_cpu) == expected
+
+
+def test_file_of_the_launcher_that_says_use_cpu_false_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    see_devices(monkeypatch, cuda=0, mps=False)
+    with pytest.raises(UserError, match="use_cpu: false, but torch finds no GPU") as rejected:
+        choose_device("auto", {}, use_cpu=False)
+    assert rejected.value.hint == "set use_cpu: true in it, or add --device cpu"
+    see_devices(monkeypatch, cuda=0, mps=True)
+    assert choose_device("auto", {}, use_cpu=False) == "mps"
+
+
 @pytest.mark.parametrize("asked", ["cuda", "mps"])
 def test_missing_device_is_rejected(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     see_devices(monkeypatch, cuda=0, mps=False)
@@ -114,6 +128,8 @@ def see_devices(monkeypatch: pytest.MonkeyPatch, *, cuda: int, mps: bool) -> Non
         (None, None, "cpu", "fp32"),
         (None, "no", "cpu", "fp32"),
         (None, "bf16", "cpu", "bf16"),
+        (None, "BF16", "cpu", "bf16"),
+        (None, " ", "cpu", "fp32"),
         (None, "fp16", "cuda", "fp16"),
         ("fp32", "bf16", "cpu", "fp32"),
         ("tf32", None, "cuda", "tf32"),
@@ -133,6 +149,7 @@ def test_precision_option_wins_over_the_launcher(
         ("tf32", "no", "mps", "--precision tf32 has no effect on mps"),
         (None, "fp16", "cpu", "mixed_precision of the launcher's configuration: fp16 has no effect on cpu"),
         (None, "fp8", "cuda", "mixed_precision of the launcher's configuration: fp8 is not supported"),
+        (None, "garbage", "cpu", "mixed_precision of the launcher's configuration: garbage is not supported"),
         ("fp64", "no", "mps", "--precision fp64 does not exist on mps"),
     ],
 )

@@ -1,11 +1,13 @@
 """The description of a run at its start."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from helpers.run_events import STARTED, started
 
 from accel_train.config.options import TrainConfig
+from accel_train.events import RunStarted
 from accel_train.loggers.banner import IN_OTHER_ROWS, OPTIONS, banner_rows
 
 
@@ -30,6 +32,20 @@ from accel_train.loggers.banner import IN_OTHER_ROWS, OPTIONS, banner_rows
 )
 def test_describes_run(label: str, text: str) -> None:
     assert (label, text) in banner_rows(STARTED)
+
+
+def with_classes(names: list[str], train: list[int] | None, val: list[int] | None) -> RunStarted:
+    splits = {"train": {"counts": train}, "val": {"counts": val}}
+    return replace(STARTED, data=replace(STARTED.data, contents={"classes": names, "splits": splits}))
+
+
+def test_names_the_first_classes_with_their_images() -> None:
+    few = with_classes(["cat", "dog"], [1200, 3], [5, 0])
+    assert ("classes", "cat 1,200 + 5, dog 3 + 0") in banner_rows(few)
+    many = with_classes([f"c{i}" for i in range(1012)], list(range(1012)), [1] * 1012)
+    (text,) = (text for label, text in banner_rows(many) if label == "classes")
+    assert text == ", ".join(f"c{i} {i} + 1" for i in range(10)) + ", and 1,002 more"
+    assert ("classes", "cat, dog") in banner_rows(with_classes(["cat", "dog"], None, [1, 2]))
 
 
 def test_shows_none_for_what_does_not_apply() -> None:
@@ -83,6 +99,11 @@ def test_shows_field_without_a_row_by_name_and_value() -> None:
     assert ("brand new", "7") in banner_rows(started({"brand_new": 7}))
 
 
+def test_shows_obeyed_variables_of_the_environment() -> None:
+    assert ("environment", "A=1, B=2") in banner_rows(started(environment=("A=1", "B=2")))
+    assert "environment" not in dict(banner_rows(started()))
+
+
 @pytest.mark.parametrize(
     ("change", "hints"),
     [
@@ -92,6 +113,7 @@ def test_shows_field_without_a_row_by_name_and_value() -> None:
         ({"threads": 4}, []),
         ({"cores": 2}, []),
         ({"device": "cuda"}, []),
+        ({"exact": True}, ["set --threads 4 to use them"]),  # OMP_NUM_THREADS has no effect then
     ],
 )
 def test_reports_idle_cores_on_cpus(change: dict[str, Any], hints: list[str]) -> None:

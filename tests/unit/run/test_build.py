@@ -5,13 +5,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers.descriptions import CONTENTS, description
 
-from accel_train.checkpoints.run_folder import config_text
+from accel_train.checkpoints.run_folder import config_text, write
 from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.distributed.strategies.fsdp2 import FSDP2
 from accel_train.errors import UserError
-from accel_train.run.build import _refuse_unsupported, _resolve
+from accel_train.run.build import _build_model, _refuse_unsupported, _resolve
 from accel_train.run.resume_point import ResumePoint
 
 
@@ -30,7 +31,7 @@ def test_options_that_fsdp2_does_not_support_are_rejected(asked: dict[str, Any],
     _refuse_unsupported(TrainConfig(), FSDP2())
 
 
-DATA: Any = SimpleNamespace(kind="digits", train=range(1437))
+DATA: Any = SimpleNamespace(kind="digits", train=range(6), val=range(2))
 RANK_0: Any = SimpleNamespace(precision="bf16", on_main=lambda function: function())
 
 
@@ -38,11 +39,13 @@ def store(config: ResolvedConfig, folder: Path) -> None:
     """Make the folder of a run with this config and a checkpoint."""
     (folder / "checkpoints" / "update_000001").mkdir(parents=True)
     found = {"global_batch_size": 32, "image_size": 8}
-    (folder / "config.yaml").write_text(config_text(config.model_dump() | found, {}, PLACEMENT))
+    write(folder, config_text(config.model_dump() | found, {}, PLACEMENT), description(), None)
 
 
 def test_new_run_gets_defaults_and_their_origins(tmp_path: Path) -> None:
-    config, origins, point = _resolve(TrainConfig(lr=0.3, output=tmp_path / "run"), {"lr": "given"}, DATA, RANK_0)
+    config, origins, point = _resolve(
+        TrainConfig(lr=0.3, output=tmp_path / "run"), {"lr": "given"}, DATA, CONTENTS, RANK_0
+    )
     assert (config.model, config.lr, config.precision, config.global_batch_size) == ("cnn", 0.3, "bf16", None)
     assert (origins["lr"], origins["model"]) == ("given", "default for digits")
     assert point == ResumePoint(tmp_path / "run")
@@ -50,21 +53,32 @@ def test_new_run_gets_defaults_and_their_origins(tmp_path: Path) -> None:
 
 def test_extended_run_keeps_defaults_that_follow_from_its_epochs(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    first, _, _ = _resolve(TrainConfig(epochs=3, output=folder), {}, DATA, RANK_0)
+    first, _, _ = _resolve(TrainConfig(epochs=3, output=folder), {}, DATA, CONTENTS, RANK_0)
     store(first, folder)
     asked = TrainConfig(epochs=30, output=folder, log_every=7)
-    config, origins, point = _resolve(asked, {"epochs": "given"}, DATA, RANK_0)
+    config, origins, point = _resolve(asked, {"epochs": "given"}, DATA, CONTENTS, RANK_0)
     assert point.source == folder
     assert (config.epochs, config.log_every, config.global_batch_size) == (30, 7, 32)
     assert config.warmup_epochs == first.warmup_epochs < 1
     assert origins == {"epochs": "given"}
     with pytest.raises(UserError, match=r"--warmup-epochs 1\.0 instead of 0\.6"):
-        _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {}, DATA, RANK_0)
+        _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {}, DATA, CONTENTS, RANK_0)
 
 
 def test_precision_of_another_launcher_makes_another_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    store(_resolve(TrainConfig(output=folder), {}, DATA, RANK_0)[0], folder)
+    store(_resolve(TrainConfig(output=folder), {}, DATA, CONTENTS, RANK_0)[0], folder)
     fp32: Any = SimpleNamespace(precision="fp32", on_main=RANK_0.on_main)
     with pytest.raises(UserError, match="--precision fp32 instead of bf16"):
-        _resolve(TrainConfig(output=folder), {}, DATA, fp32)
+        _resolve(TrainConfig(output=folder), {}, DATA, CONTENTS, fp32)
+
+
+def test_model_that_does_not_fit_into_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build_model(*given: Any, **named: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 102400000000 bytes")
+
+    monkeypatch.setattr("accel_train.run.build.build_model", build_model)
+    data: Any = SimpleNamespace(train=SimpleNamespace(shape=(3, 8, 8), classes=("a", "b")))
+    config = ResolvedConfig.model_construct(seed=0, model="mlp", image_size=9000)
+    with pytest.raises(UserError, match=r"^--model mlp does not fit into memory: .* 102400000000 bytes$"):
+        _build_model(config, data, None)

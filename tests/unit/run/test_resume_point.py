@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.descriptions import CONTENTS, description
 
 from accel_train.checkpoints import store
-from accel_train.checkpoints.run_folder import config_text
+from accel_train.checkpoints.run_folder import config_text, write
 from accel_train.config.options import PLACEMENT, ResolvedConfig
 from accel_train.errors import UserError
 from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
@@ -33,7 +34,7 @@ def stored(**changed: Any) -> dict[str, Any]:
 def make_run(folder: Path, *updates: int, finished: bool = False) -> Path:
     """Make the folder of a run with these checkpoints."""
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(config_text(CONFIG.model_dump() | FOUND, {}, PLACEMENT))
+    write(folder, config_text(CONFIG.model_dump() | FOUND, {}, PLACEMENT), description(), None)
     for update in updates:
         store.commit(store.begin(folder / "checkpoints", update, "run"))
     if finished:
@@ -42,7 +43,7 @@ def make_run(folder: Path, *updates: int, finished: bool = False) -> Path:
 
 
 def find(output: Path | None = None, resume: str = "auto", same: bool = True) -> ResumePoint:
-    return find_resume_point(output, resume, "digits_cnn", lambda config: same)
+    return find_resume_point(output, resume, "digits_cnn", lambda point: same)
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,14 @@ def test_values_that_data_and_model_decided_are_kept() -> None:
     assert same_run(CONFIG, None, stored(), Path("runs/a")).model_dump() == CONFIG.model_dump() | FOUND
 
 
+def test_name_of_the_data_need_not_be_compared() -> None:
+    renamed = CONFIG.model_copy(update={"data": "elsewhere/pics"})
+    before = stored(data="pics")
+    assert differences(renamed, before) == [("data", "pics", "elsewhere/pics")]
+    assert differences(renamed, before, compare_data=False) == []
+    assert same_run(renamed, None, before, Path("runs/a"), compare_data=False).data == "elsewhere/pics"
+
+
 def test_batch_size_that_a_search_found_is_kept() -> None:
     searching = CONFIG.model_copy(update={"auto_micro_batch": True})
     before = stored(auto_micro_batch=True, batch_size=2)
@@ -121,7 +130,7 @@ def test_new_or_empty_folder_starts_a_run(resume: str) -> None:
 def test_run_that_has_saved_is_resumed() -> None:
     folder = make_run(Path("run"), 3, 6)
     found = find(folder)
-    assert (found.folder, found.source, found.checkpoint) == (folder, folder, None)
+    assert (found.folder, found.source, found.checkpoint, found.contents) == (folder, folder, None, CONTENTS)
     assert found.stored
     assert {name: found.stored[name] for name in ("model", "batch_size", *FOUND)} == FOUND | {
         "model": "mlp",

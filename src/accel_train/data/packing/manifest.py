@@ -13,12 +13,12 @@ from accel_train.errors import UserError
 from accel_train.system.atomic_files import write_file
 
 if TYPE_CHECKING:
-    from accel_train.data.sources.folder import FolderSource
+    from accel_train.data.sources.picture_files import FolderSource
 
 MANIFEST = "pack.json"
 UNFINISHED = "unfinished.json"
 """The manifest while packing is unfinished: it lists the shards that are complete."""
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Manifest:
 
 def is_packed(folder: Path) -> bool:
     """Return whether a folder has been packed, completely or in part."""
-    return (folder / MANIFEST).is_file() or (folder / UNFINISHED).is_file()
+    return any(os.path.isfile(folder / name) for name in (MANIFEST, UNFINISHED))  # noqa: PTH113 - Path's may raise
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -87,23 +87,32 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def fingerprint(splits: "Mapping[str, FolderSource]") -> str:
-    """Hash the names, sizes and modification times of all pictures."""
+    """Hash the names, sizes and modification times of all pictures.
+
+    Raises:
+        UserError: a picture has vanished since it was listed.
+    """
     digest = hashlib.sha256()
     for split, source in splits.items():
         for path in source.paths:
-            status = os.stat(f"{source.root}/{path}")  # noqa: PTH116 - three times as fast as Path's
+            try:
+                status = os.stat(f"{source.root}/{path}")  # noqa: PTH116 - three times as fast as Path's
+            except OSError as error:
+                raise UserError(f"cannot read {error.filename}: {error.strerror}", "repair it or remove it") from None
             digest.update(os.fsencode(f"{split}/{path}\0{status.st_size}\0{status.st_mtime_ns}\n"))
     return digest.hexdigest()
 
 
-def has_changed(manifest: Manifest) -> bool:
-    """Return whether the source still exists but differs from what was packed."""
+def source_note(manifest: Manifest, folder: Path) -> str | None:
+    """Return a note if the source still exists but differs from what was packed to a folder, or cannot be listed."""
     from accel_train.data.sources.folder import list_folder
 
     source = Path(manifest.source)
-    if not source.is_dir():
-        return False
+    if not os.path.isdir(source):  # noqa: PTH112 - Path's raises if it has no permission
+        return None
     try:
-        return fingerprint(list_folder(source)[0]) != manifest.fingerprint
-    except (UserError, OSError):  # the classes are gone, or a picture vanished meanwhile
-        return True
+        if fingerprint(list_folder(source).splits) == manifest.fingerprint:
+            return None
+    except UserError as error:
+        return f"{source} cannot be compared with {folder}, which was packed from it: {error.message}"
+    return f"{source} has changed since {folder} was packed; pack it again with: {manifest.command(folder)}"

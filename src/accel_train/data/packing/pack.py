@@ -4,7 +4,7 @@ Shape suffixes: C channels, H height, W width.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,9 @@ from accel_train.data.packing.manifest import (
     read_manifest,
 )
 from accel_train.data.packing.shard import ShardBuilder
-from accel_train.data.sources.folder import FolderSource, list_folder, read_window
+from accel_train.data.sources.folder import Listing, list_folder
+from accel_train.data.sources.picture_files import FolderSource, read_window
+from accel_train.data.sources.split import path_hash
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import clean, write_file
 from accel_train.system.folder_lock import FolderLock
@@ -51,16 +53,15 @@ class Packing:
     folder: Path
     manifest: Manifest
     """Of the finished folder, except that `shards` are those of an earlier attempt, still to be verified."""
-    pictures: dict[str, FolderSource]
-    ignored_files: int
+    listing: Listing[FolderSource]
     lock: FolderLock
     """On the folder, held as long as this object is."""
-    note: str | None
-    """Why an earlier attempt could not be used."""
+    notes: tuple[str, ...]
+    """On the layout of the pictures, and why an earlier attempt could not be used."""
 
     @property
     def shards(self) -> int:
-        return sum(len(self.manifest.shard_names(split)) for split in self.pictures)
+        return sum(len(self.manifest.shard_names(split)) for split in self.listing.splits)
 
 
 def begin(source: Path, folder: Path, side: int) -> Packing:
@@ -69,24 +70,29 @@ def begin(source: Path, folder: Path, side: int) -> Packing:
     Raises:
         UserError: the source cannot be packed, or the folder cannot be used.
     """
-    if not source.is_dir():
+    try:
+        found = source.is_dir()
+    except OSError as error:  # no permission above it
+        raise UserError(f"cannot list {source}: {error.strerror}", "make it readable, or give another folder") from None
+    if not found:
         raise UserError(f"there is no folder {source}", "give one that holds CLASS/…, or train/CLASS/… and val/CLASS/…")
     if is_packed(source):
         raise UserError(f"{source} is already packed", f"train on it with: accel_train train --data {source}")
     if folder.resolve().is_relative_to(source.resolve()):
         raise UserError(f"{folder} is inside {source}", "pack to a folder elsewhere")
-    pictures, ignored_files = list_folder(source)
-    manifest = _describe(source, pictures, side)
+    listing = list_folder(source)
+    manifest = _describe(source, listing.splits, side)
     lock = _lock(folder)
     clean(folder)
     earlier = next((read_manifest(folder / name) for name in (MANIFEST, UNFINISHED) if (folder / name).exists()), None)
     if earlier and earlier.has_same_pictures(manifest):
-        return Packing(folder, replace(manifest, shards=earlier.shards), pictures, ignored_files, lock, None)
+        return Packing(folder, replace(manifest, shards=earlier.shards), listing, lock, listing.notes)
     manifest.write(folder / UNFINISHED)  # before anything is removed: the folder always has a manifest
     (folder / MANIFEST).unlink(missing_ok=True)
     for name in earlier.shards if earlier else ():
         (folder / name).unlink(missing_ok=True)
-    return Packing(folder, manifest, pictures, ignored_files, lock, _difference(earlier, manifest) if earlier else None)
+    notes = (*listing.notes, *([_difference(earlier, manifest)] if earlier else []))
+    return Packing(folder, manifest, listing, lock, notes)
 
 
 def pack(packing: Packing, workers: int) -> Iterator[int | ShardDone]:
@@ -121,7 +127,9 @@ class _Job:
     """One shard to verify or to write."""
 
     path: Path
-    pictures: list[str]
+    root: Path
+    pictures: Sequence[str]
+    """Paths below the root."""
     expected: ShardChecksum | None
 
 
@@ -152,7 +160,8 @@ def _verify_or_write(job: _Job, side: int) -> Iterator[int | ShardDone]:
             return
     builder = ShardBuilder()
     for count, path in enumerate(job.pictures, 1):
-        builder.add(shrink(torch.from_numpy(read_window(path, _whole, side)), side))
+        pixels_HWC = torch.from_numpy(read_window(f"{job.root}/{path}", _whole, side))
+        builder.add(shrink(pixels_HWC, side), path_hash(path))
         if count % _PICTURES_PER_REPORT == 0 or count == len(job.pictures):
             yield (count - 1) % _PICTURES_PER_REPORT + 1
     content = builder.encode()
@@ -182,17 +191,14 @@ def shrink(picture_HWC: Tensor, side: int) -> Tensor:
     return smaller_1CHW[0].permute(1, 2, 0).contiguous()
 
 
-def _describe(source: Path, pictures: dict[str, FolderSource], side: int) -> Manifest:
+def _describe(source: Path, pictures: Mapping[str, FolderSource], side: int) -> Manifest:
     classes = next(iter(pictures.values())).classes
     return Manifest(
         source=str(source.resolve()),
         fingerprint=fingerprint(pictures),
         side=side,
         classes=list(classes),
-        splits={
-            split: torch.tensor(found.labels).bincount(minlength=len(classes)).tolist()
-            for split, found in pictures.items()
-        },
+        splits={split: found.counts.tolist() for split, found in pictures.items()},
         pictures_per_shard=_PICTURES_PER_SHARD,
         shards={},
     )
@@ -200,13 +206,14 @@ def _describe(source: Path, pictures: dict[str, FolderSource], side: int) -> Man
 
 def _lock(folder: Path) -> FolderLock:
     """Create the folder if it does not exist, and lock it against other processes that pack."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file", "pack to a folder, new or empty")
     try:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file", "pack to a folder, new or empty")
         folder.mkdir(parents=True, exist_ok=True)
+        others = not is_packed(folder) and any(not path.name.startswith(".") for path in folder.iterdir())
     except OSError as error:
         raise UserError(f"cannot create {folder}: {error.strerror}", "pack to another folder") from None
-    if not is_packed(folder) and any(not path.name.startswith(".") for path in folder.iterdir()):
+    if others:
         raise UserError(f"{folder} holds other files", "pack to a folder, new or empty")
     lock = FolderLock(folder)
     try:
@@ -226,9 +233,8 @@ def _difference(earlier: Manifest, manifest: Manifest) -> str:
 
 def _jobs(packing: Packing) -> list[_Job]:
     manifest, jobs = packing.manifest, []
-    for split, source in packing.pictures.items():
+    for split, source in packing.listing.splits.items():
         for number, name in enumerate(manifest.shard_names(split)):
             paths = source.paths[number * manifest.pictures_per_shard : (number + 1) * manifest.pictures_per_shard]
-            pictures = [f"{source.root}/{path}" for path in paths]
-            jobs.append(_Job(packing.folder / name, pictures, manifest.shards.get(name)))
+            jobs.append(_Job(packing.folder / name, source.root, paths, manifest.shards.get(name)))
     return jobs

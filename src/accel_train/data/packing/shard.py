@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -17,11 +18,13 @@ class ShardBuilder:
     """Collects pictures and encodes them as one shard."""
 
     def __init__(self) -> None:
+        self._path_hashes: list[int] = []
         self._pixels = bytearray()
         self._offsets: list[int] = []
         self._sizes: list[tuple[int, ...]] = []
 
-    def add(self, picture_HWC: Tensor) -> None:
+    def add(self, picture_HWC: Tensor, path_hash: int) -> None:
+        self._path_hashes.append(path_hash)
         self._offsets.append(len(self._pixels))
         self._sizes.append(picture_HWC.shape[:2])
         self._pixels += picture_HWC.numpy().data
@@ -34,6 +37,7 @@ class ShardBuilder:
                 "offsets": torch.tensor(self._offsets),
                 "heights": heights.contiguous(),
                 "widths": widths.contiguous(),
+                "path_hashes": torch.tensor(self._path_hashes),
             }
         )
 
@@ -58,6 +62,14 @@ class MappedShards:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_mapped": {}}  # pickling a mapped tensor would copy it to the other process
+
+    def path_hashes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Read the hash of each picture's path, without mapping the shards."""
+        hashes = []
+        for path in self._paths:
+            with safetensors.safe_open(path, "numpy") as file:
+                hashes.append(file.get_tensor("path_hashes"))
+        return np.concatenate(hashes)
 
     def find(self, row: int) -> tuple[Shard, int]:
         """Return the shard that holds a row of the split, and the position within the shard."""

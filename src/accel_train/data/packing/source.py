@@ -3,20 +3,24 @@
 Shape suffixes: N pictures of a split, B images of a batch, C channels, H height, W width.
 """
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from accel_train.data.images.crops import crop_box, typical_side
-from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, Manifest, has_changed, read_manifest
+from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, Manifest, read_manifest, source_note
 from accel_train.data.packing.shard import MappedShards
 from accel_train.data.sources.base import DataSet, Ids, Request, View, crop_keys
-from accel_train.data.sources.folder import folder_data, refuse_val_fraction, split_ids
+from accel_train.data.sources.folder import Listing, folder_data
+from accel_train.data.sources.names import labels_of
+from accel_train.data.sources.split import refuse_val_fraction, split_ids
 from accel_train.errors import UserError
 
 
@@ -28,12 +32,32 @@ class PackedSource:
     shards: MappedShards
     rows_N: Tensor
     labels_N: Tensor
+    checksums: tuple[str, ...]
+    """Of the shards."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Estimate a size as for the original folder."""
         side = typical_side(len(self), self._shorter_side)
         return 3, side, side
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of pictures of each class."""
+        return np.bincount(self.labels_N.numpy(), minlength=len(self.classes))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the pictures and their paths."""
+        digest = hashlib.sha256(" ".join(self.checksums).encode())
+        digest.update(self.rows_N.numpy().astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    @property
+    def path_hashes(self) -> NDArray[np.int64]:
+        """Hash of the path of each picture, by which pictures are split."""
+        hashes: NDArray[np.int64] = self.shards.path_hashes()[self.rows_N.numpy()]
+        return hashes
 
     def __len__(self) -> int:
         return len(self.rows_N)
@@ -47,9 +71,9 @@ class PackedSource:
         ]
         return torch.cat(images), self.labels_N[ids_B]
 
-    def only(self, ids: list[int]) -> Self:
+    def only(self, ids: NDArray[np.int64]) -> Self:
         """Return the source of some of the pictures."""
-        return replace(self, rows_N=self.rows_N[ids], labels_N=self.labels_N[ids])
+        return replace(self, rows_N=self.rows_N[torch.from_numpy(ids)], labels_N=self.labels_N[torch.from_numpy(ids)])
 
     def _shorter_side(self, image_id: int) -> int:
         shard, position = self.shards.find(int(self.rows_N[image_id]))
@@ -70,17 +94,18 @@ def open_packed(request: Request) -> DataSet:
     root = Path(request.name)
     manifest = _read_complete(root)
     classes = tuple(manifest.classes)
-    splits = {split: _open_split(root, manifest, split, classes) for split in manifest.splits}
+    splits = {split: _open_split(root, manifest, split, classes, str(root)) for split in manifest.splits}
     if "all" in splits:
         pictures = splits["all"]
-        train, val = map(pictures.only, split_ids(request, Path(manifest.source), classes, pictures.labels_N))
+        ids = split_ids(request, Path(manifest.source), classes, pictures.labels_N.numpy(), pictures.path_hashes)
+        train, val = map(pictures.only, ids)
     else:
         refuse_val_fraction(request)
         train, val = splits["train"], splits["val"]
     return folder_data(request, train, val)
 
 
-def open_packed_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> PackedSource:
+def open_packed_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> Listing[PackedSource]:
     """Open a packed folder's val split, or all of it if it has none, with the labels of the owner's classes.
 
     Raises:
@@ -88,29 +113,24 @@ def open_packed_for_evaluation(root: Path, classes: tuple[str, ...], owner: str)
     """
     manifest = _read_complete(root)
     split = "val" if "val" in manifest.splits else "all"
-    for name, count in zip(manifest.classes, manifest.splits[split], strict=True):
-        if count and name not in classes:
-            raise UserError(
-                f"{root} holds the class {name}, which {owner} lacks", "evaluate on data of the same classes"
-            )
-    return _open_split(root, manifest, split, classes)
+    return Listing({split: _open_split(root, manifest, split, classes, owner)})
 
 
 def packed_notes(root: Path) -> tuple[str, ...]:
     """Return a note if the original folder has changed since it was packed."""
-    manifest = _read_complete(root)
-    if not has_changed(manifest):
-        return ()
-    return (f"{manifest.source} has changed since {root} was packed; pack it again with: {manifest.command(root)}",)
+    note = source_note(_read_complete(root), root)
+    return (note,) if note else ()
 
 
-def _open_split(root: Path, manifest: Manifest, split: str, classes: tuple[str, ...]) -> PackedSource:
-    """Open a split with labels that are indices in `classes`."""
-    paths = [root / name for name in manifest.shard_names(split)]
-    counts = torch.tensor(manifest.splits[split])
-    labels = torch.tensor([classes.index(name) if name in classes else -1 for name in manifest.classes])  # -1: no image
-    shards = MappedShards(paths, manifest.pictures_per_shard)
-    return PackedSource(classes, shards, torch.arange(int(counts.sum())), labels.repeat_interleave(counts))
+def _open_split(root: Path, manifest: Manifest, split: str, classes: tuple[str, ...], owner: str) -> PackedSource:
+    """Open a split with labels that are indices in the owner's classes."""
+    names = manifest.shard_names(split)
+    present = {name: count for name, count in zip(manifest.classes, manifest.splits[split], strict=True) if count}
+    labels = torch.tensor(labels_of(present, classes, str(root), owner))
+    labels_N = labels.repeat_interleave(torch.tensor(list(present.values())))
+    shards = MappedShards([root / name for name in names], manifest.pictures_per_shard)
+    checksums = tuple(manifest.shards[name].sha256 for name in names)
+    return PackedSource(classes, shards, torch.arange(len(labels_N)), labels_N, checksums)
 
 
 def _read_complete(root: Path) -> Manifest:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from accel_train.errors import UserError
 
+LABELS_HINT = "a label is the index of its class in `classes`"
 Ids = Sequence[int] | NDArray[np.int64]
 """Image ids, or random keys; loaders pass arrays, because converting to lists costs more than an in-memory read."""
 
@@ -56,6 +58,9 @@ class Source(Protocol):
         """
         ...
 
+    # Optional: `counts`, the images of each class, and `fingerprint`, which differs if the images differ. A run stores
+    # both, and refuses to resume on other data.
+
 
 def crop_keys(ids: Ids, keys: Ids | None, view: View) -> Sequence[int | None]:
     """Return the key of each image's random crop, None for a central crop."""
@@ -91,14 +96,31 @@ def spread(source: Source, count: int | None) -> Source:
     return Subset(source, np.arange(count) * len(source) // count)
 
 
+def label_problem(labels_B: Tensor, ids: Ids, classes: int) -> str | None:
+    """Return what is wrong with the labels of these images, or None."""
+    if labels_B.shape != (len(ids),) or labels_B.dtype != torch.int64:
+        return f"the labels of {len(ids)} images are {labels_B.dtype} of shape {tuple(labels_B.shape)}, not int64"
+    wrong_B = (labels_B < 0) | (labels_B >= classes)
+    if not wrong_B.any():
+        return None
+    first = int(wrong_B.nonzero()[0])
+    return f"image {as_list(ids)[first]} has the label {int(labels_B[first])}, but labels go from 0 to {classes - 1}"
+
+
 def pixel_statistics(source: Source) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and standard deviation of each channel, as fractions of full white.
 
     Computed over up to 4,096 images spread over the source. Float images count as normalised already: 0 and 1.
+
+    Raises:
+        UserError: a label is not the index of a class.
     """
     sample = spread(source, 4096)
     view = View(size=max(source.shape[1:]), random_crop=False)
-    images_BCHW, _ = sample.read(range(len(sample)), None, view)
+    images_BCHW, labels_B = sample.read(range(len(sample)), None, view)
+    ids = sample.ids if isinstance(sample, Subset) else range(len(sample))
+    if problem := label_problem(labels_B, ids, len(source.classes)):
+        raise UserError(problem, LABELS_HINT)
     if images_BCHW.is_floating_point():
         channels = images_BCHW.shape[1]
         return (0.0,) * channels, (1.0,) * channels
@@ -136,6 +158,8 @@ class DataSet:
     """By channel, as a fraction of full white; likewise `std`."""
     std: tuple[float, ...]
     ignored_files: int = 0
+    notes: tuple[str, ...] = ()
+    """What the user should know of how the images are stored, one sentence each."""
 
 
 @contextmanager

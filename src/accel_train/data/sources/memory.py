@@ -3,14 +3,25 @@
 Shape suffixes: N images of a source, B images of a batch, C channels, H height, W width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from accel_train.data.sources.base import DataSet, Ids, Source, Subset, View, pixel_statistics
+from accel_train.data.sources.base import (
+    LABELS_HINT,
+    DataSet,
+    Ids,
+    Source,
+    Subset,
+    View,
+    label_problem,
+    pixel_statistics,
+)
+from accel_train.distributed.replica_check import fingerprint
+from accel_train.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -26,12 +37,31 @@ class MemorySource:
         channels, height, width = self.images_NCHW.shape[1:]
         return channels, height, width
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Images of each class."""
+        return tuple(self.labels_N.bincount(minlength=len(self.classes)).tolist())
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all pixels and labels; takes 10 ms for FashionMNIST (one thread of a 2.8 GHz Xeon, 2026-11-29)."""
+        words = [*_words(self.images_NCHW), *_words(self.labels_N)]
+        return f"{fingerprint(words, *self.images_NCHW.shape):016x}"
+
     def __len__(self) -> int:
         return len(self.labels_N)
 
     def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
         ids_B = torch.from_numpy(np.asarray(ids)).to(self.labels_N.device, non_blocking=True)
         return self.images_NCHW.index_select(0, ids_B), self.labels_N.index_select(0, ids_B)
+
+
+def _words(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the bytes of a tensor as words of 32 bits, which are hashed faster, and the rest."""
+    flat = torch.from_numpy(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())  # starts at offset 0
+    whole = flat.numel() // 4 * 4
+    yield flat[:whole].view(torch.int32)
+    yield flat[whole:]
 
 
 def in_memory(source: Source) -> bool:
@@ -45,6 +75,21 @@ def move(source: Source, function: Callable[[Tensor], Tensor]) -> Source:
         return replace(source, source=move(source.source, function))
     assert isinstance(source, MemorySource)
     return replace(source, images_NCHW=function(source.images_NCHW), labels_N=function(source.labels_N))
+
+
+def check_memory(source: MemorySource, split: str) -> None:
+    """Check that each image has a label.
+
+    Raises:
+        UserError: it has none, or that of no class.
+    """
+    if source.images_NCHW.ndim != 4 or len(source.images_NCHW) != len(source.labels_N):
+        shape = " × ".join(map(str, source.images_NCHW.shape))
+        raise UserError(
+            f"{split} has images of shape {shape} and {len(source.labels_N)} labels", "give N × C × H × W and N labels"
+        )
+    if problem := label_problem(source.labels_N, range(len(source)), len(source.classes)):
+        raise UserError(f"{split}: {problem}", LABELS_HINT)
 
 
 def memory_data(kind: str, origin: str, train: MemorySource, val: MemorySource) -> DataSet:

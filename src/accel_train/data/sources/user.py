@@ -10,9 +10,22 @@ import torch
 from torch import Tensor
 
 from accel_train.config.import_string import call_function
-from accel_train.data.sources.base import DataSet, Ids, Request, Source, View, as_list, download_lock, pixel_statistics
-from accel_train.errors import UserError
+from accel_train.data.sources.base import (
+    LABELS_HINT,
+    DataSet,
+    Ids,
+    Request,
+    Source,
+    View,
+    as_list,
+    download_lock,
+    pixel_statistics,
+)
+from accel_train.data.sources.memory import MemorySource, check_memory
+from accel_train.errors import LocalError, UserError
 from accel_train.rng import seed_libraries
+
+_SPLITS = ("training data", "validation data")
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,16 @@ class ItemSource:
     def __len__(self) -> int:
         return len(self.items)
 
+    @property
+    def counts(self) -> Any:
+        """As the items tell."""
+        return getattr(self.items, "counts", None)
+
+    @property
+    def fingerprint(self) -> Any:
+        """As the items tell."""
+        return getattr(self.items, "fingerprint", None)
+
     def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
         items = []
         for image_id, key in zip(as_list(ids), as_list(ids if keys is None else keys), strict=True):
@@ -47,7 +70,10 @@ class ItemSource:
             from torchvision.transforms.functional import pil_to_tensor
 
             image = pil_to_tensor(image)
-        return image, int(label)
+        try:
+            return image, int(label)
+        except (TypeError, ValueError):
+            raise LocalError(f"image {image_id} has the label {label!r}, which is no number", LABELS_HINT) from None
 
 
 def open_function(request: Request) -> DataSet:
@@ -60,18 +86,35 @@ def open_function(request: Request) -> DataSet:
         returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise UserError(f"--data {request.name} did not return a pair", "return (training data, validation data)")
-    train, val = (_as_source(data, request.name) for data in returned)
+    named = zip(returned, _SPLITS, strict=True)
+    train, val = (_as_source(data, f"--data {request.name}: {split}") for data, split in named)
+    if tuple(train.classes) != tuple(val.classes):
+        raise UserError(
+            f"--data {request.name}: training and validation data have different classes",
+            "give both the same `classes`",
+        )
     return DataSet("module", f"from {request.name}", train, val, *pixel_statistics(train))
 
 
 def _as_source(data: Any, name: str) -> Source:
-    """Return a user's source unchanged, and a map-style data set as an ItemSource."""
+    """Return a user's source unchanged, and a map-style data set as an ItemSource.
+
+    Raises:
+        UserError: it is neither, has no images, or its classes or labels cannot be right.
+    """
     if not hasattr(data, "classes") or not hasattr(data, "__len__"):
         raise UserError(
-            f"--data {name}: {type(data).__name__} has no classes or no length",
+            f"{name} is a {type(data).__name__} without classes or without length",
             "add `classes`, the class names, and `__len__`",
         )
+    if len(data) == 0:
+        raise UserError(f"{name} has no images", "return at least one")
+    classes = tuple(map(str, data.classes))
+    if len(classes) < 2 or len(set(classes)) < len(classes):
+        raise UserError(f"{name} has the classes {', '.join(classes)}", "name two or more, each once")
+    if isinstance(data, MemorySource):
+        check_memory(data, name)
     if hasattr(data, "read"):
         source: Source = data
         return source
-    return ItemSource(tuple(map(str, data.classes)), data)
+    return ItemSource(classes, data)

@@ -13,15 +13,12 @@ from torch.distributed import ProcessGroup
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from accel_train.distributed.environment_check import check_environment
+from accel_train.distributed.environment_table import flag
 from accel_train.distributed.process_group import host_group
 from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
 from accel_train.errors import UserError
 
-_YES = ("true", "1", "yes")
-_NOT_YET = {
-    "FSDP_OFFLOAD_PARAMS": "fsdp_offload_params",
-    "FSDP_ACTIVATION_CHECKPOINTING": "fsdp_activation_checkpointing",
-}
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -39,18 +36,10 @@ class FSDP2:
         The blocks are chosen here (see :func:`blocks`): the wizard of `accelerate config` wraps modules of more than
         1e8 parameters, which a ResNet-50 does not have.
         """
-        if environ.get("FSDP_VERSION", "2") != "2":
-            raise UserError(
-                "the launcher's configuration asks for FSDP 1, which is not supported",
-                "set fsdp_version: 2 in fsdp_config",
-            )
-        for variable, name in _NOT_YET.items():
-            if environ.get(variable, "").lower() in _YES:
-                raise UserError(f"{name} of the launcher's configuration is not supported yet", "set it to false")
-        if "FSDP_IGNORED_MODULES" in environ:
-            raise UserError("fsdp_ignored_modules of the launcher's configuration is not supported", "remove it")
+        check_environment(environ, applies="fsdp2")
         return FullyShardedDataParallelPlugin(
             fsdp_version=2,
+            reshard_after_forward=flag(environ.get("FSDP_RESHARD_AFTER_FORWARD", "").strip() or "true"),
             auto_wrap_policy="transformer_based_wrap",
             transformer_cls_names_to_wrap=[],
             # Autocast chooses dtypes, as under DDP. A bf16 policy would give BatchNorm weights another dtype than its

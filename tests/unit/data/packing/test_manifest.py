@@ -25,7 +25,12 @@ def test_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("{", "cannot read"), ('{"format": 99}', "has format 99, this version reads 1")]
+    ("text", "words"),
+    [
+        ("{", "cannot read"),
+        ('{"format": 99}', "has format 99, this version reads 2"),
+        ('{"format": 1}', "has format 1, this version reads 2"),
+    ],
 )
 def test_unreadable_manifest_is_rejected(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / MANIFEST).write_text(text)

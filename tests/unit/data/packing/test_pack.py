@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from helpers.privileges import no_privileges
 from PIL import Image
 
 from accel_train.data.packing import pack as packing
 from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, read_manifest
 from accel_train.data.packing.pack import ShardDone, begin, pack, shrink
+from accel_train.data.sources.split import path_hash
 from accel_train.errors import UserError
 
 
@@ -56,6 +58,7 @@ def test_pictures_are_stored_in_order_class_by_class(tmp_path: Path) -> None:
     sizes = list(zip(shard["heights"].tolist(), shard["widths"].tolist(), strict=True))
     assert sizes == [(32, 8), (8, 32), (7, 5)]  # the small one keeps its size
     assert shard["offsets"].tolist() == [0, 768, 1536]
+    assert shard["path_hashes"].tolist() == [path_hash(path) for path in ("a/tall.png", "a/wide.png", "b/small.png")]
     small = torch.from_numpy(np.array(Image.open(tmp_path / "src" / "b" / "small.png")))
     assert shard["pixels"][1536:].equal(small.flatten())
 
@@ -123,15 +126,15 @@ def test_another_size_or_a_changed_source_starts_over_with_a_note(tmp_path: Path
     packed(source, folder)
     os.utime(source / "a" / "0.png", (1, 1))
     changed = begin(source, folder, 8)
-    assert changed.note == f"starting over: {source} has changed"
+    assert changed.notes == (f"starting over: {source} has changed",)
     assert not (folder / MANIFEST).exists()
     assert not list(folder.glob("*.safetensors"))
     changed.lock.release()
     resized = begin(source, folder, 6)
-    assert resized.note == "starting over: pictures there have a shorter side of 8"
+    assert resized.notes == ("starting over: pictures there have a shorter side of 8",)
     resized.lock.release()
     pictures(tmp_path / "other")
-    assert begin(tmp_path / "other", folder, 6).note == f"starting over: {source} was packed there"
+    assert begin(tmp_path / "other", folder, 6).notes == (f"starting over: {source} was packed there",)
 
 
 def test_unusable_source_or_folder_is_rejected(tmp_path: Path) -> None:
@@ -148,6 +151,25 @@ def test_unusable_source_or_folder_is_rejected(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=words):
             begin(given, folder, 8)
+
+
+def test_folders_without_permission_are_rejected_by_name(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "closed/src")
+    (tmp_path / "closed").chmod(0)
+    try:
+        for given, folder, message in (
+            (source, tmp_path / "dst", f"cannot list {source}: Permission denied"),
+            (
+                pictures(tmp_path / "src"),
+                tmp_path / "closed/dst",
+                f"cannot create {tmp_path}/closed/dst: Permission denied",
+            ),
+        ):
+            with no_privileges(), pytest.raises(UserError) as caught:
+                begin(given, folder, 8)
+            assert caught.value.message == message
+    finally:
+        (tmp_path / "closed").chmod(0o700)
 
 
 def test_damaged_picture_is_named(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ def write(folder: Path, pictures: list[Tensor], per_shard: int) -> list[Path]:
     paths = []
     for first in range(0, len(pictures), per_shard):
         builder = ShardBuilder()
-        for picture in pictures[first : first + per_shard]:
-            builder.add(picture)
+        for number, picture in enumerate(pictures[first : first + per_shard], first):
+            builder.add(picture, path_hash=-number)
         paths.append(folder / f"{first}.safetensors")
         paths[-1].write_bytes(builder.encode())
     return paths
@@ -35,13 +35,15 @@ def test_rows_are_found_in_the_shard_that_holds_them(tmp_path: Path) -> None:
         height, width, first = (int(x[position]) for x in (shard.heights, shard.widths, shard.offsets))
         stored = shard.pixels[first : first + 3 * height * width].view(height, width, 3)
         assert stored.equal(pictures[row])
+    assert shards.path_hashes().tolist() == [0, -1, -2, -3, -4]
 
 
 def test_shards_are_mapped_on_first_read_and_not_pickled(tmp_path: Path) -> None:
     pictures = [torch.randint(0, 256, (60, 80, 3), dtype=torch.uint8) for _ in range(5)]
     (path,) = write(tmp_path, pictures, per_shard=5)
-    source = PackedSource(("a", "b"), MappedShards([path], 5), torch.arange(5), torch.arange(5) % 2)
+    source = PackedSource(("a", "b"), MappedShards([path], 5), torch.arange(5), torch.arange(5) % 2, ("aa",))
     view = View(24, random_crop=False)
+    assert source.path_hashes.tolist() == [0, -1, -2, -3, -4]
     assert str(path) not in Path("/proc/self/maps").read_text()
     images, labels = source.read([0, 4], None, view)
     assert str(path) in Path("/proc/self/maps").read_text()

@@ -59,6 +59,8 @@ def test_packed_folder_reads_as_the_folder_does(
     for a, b in ((folder.train, pack_.train), (folder.val, pack_.val)):
         assert len(a) == len(b)
         assert a.classes == b.classes
+        assert np.array_equal(a.path_hashes, b.path_hashes)  # the split of the folder
+        assert a.counts.tolist() == b.counts.tolist()
         assert (a.shape, b.shape) == ((3, 64, 64), (3, 32, 32))
         ids = torch.randperm(len(a))[: 15 if len(a) > 15 else 6].tolist()
         (images, labels), (others, same) = (
@@ -79,7 +81,7 @@ def test_picture_is_the_same_in_any_batch(tmp_path: Path) -> None:
 
 def test_evaluation_labels_pictures_by_the_runs_classes(tmp_path: Path) -> None:
     folder = packed(pictures(tmp_path / "src", "train", "val", classes="bd"), tmp_path / "dst")
-    source = open_for_evaluation(folder, ("a", "b", "c", "d"), "runs/x")
+    source = open_for_evaluation(folder, ("a", "b", "c", "d"), "runs/x").splits["val"]
     assert source.classes == ("a", "b", "c", "d")
     assert source.read(range(20), None, View(24, random_crop=False))[1].tolist() == [1] * 10 + [3] * 10
     with pytest.raises(UserError, match="holds the class d, which runs/x lacks"):
@@ -97,7 +99,8 @@ def test_changed_source_is_reported_and_a_missing_one_is_not(tmp_path: Path) -> 
     )
     assert data_notes(str(folder)) == (changed,)
     shutil.rmtree(source / "val")
-    assert data_notes(str(folder)) == (changed,)
+    gone = f"{source} cannot be compared with {folder}, which was packed from it: {source} has train/ but no val/"
+    assert data_notes(str(folder)) == (gone,)
     shutil.rmtree(source)
     assert data_notes(str(folder)) == ()
 
@@ -118,7 +121,24 @@ def test_incomplete_folder_is_rejected_with_the_command_that_repairs_it(tmp_path
 
 
 def test_val_fraction_is_rejected_if_there_is_a_val_split(tmp_path: Path) -> None:
-    assert len(opened(packed(pictures(tmp_path / "a"), tmp_path / "b"), val_fraction=0.5).val) == 15
+    assert 10 <= len(opened(packed(pictures(tmp_path / "a"), tmp_path / "b"), val_fraction=0.5).val) <= 20
     whole = packed(pictures(tmp_path / "c", "train", "val"), tmp_path / "d")
     with pytest.raises(UserError, match="--val-fraction has no effect"):
         opened(whole, val_fraction=0.5)
+
+
+def test_fingerprint_is_that_of_the_pictures_in_the_split(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "src")
+    folder, same = (packed(source, tmp_path / name) for name in ("dst", "same"))
+    sources = (opened(folder, seed=0).train, opened(folder, seed=1).train, opened(folder, seed=0).val)
+    assert len({part.fingerprint for part in sources}) == 3
+    assert opened(same, seed=0).train.fingerprint == sources[0].fingerprint
+    (source / "a" / "0.png").rename(source / "a" / "9a.png")
+    assert opened(packed(source, folder), seed=0).train.fingerprint != sources[0].fingerprint
+
+
+def test_evaluation_compares_names_as_people_read_them(tmp_path: Path) -> None:
+    folder = packed(pictures(tmp_path / "src", "train", "val", classes="be"), tmp_path / "dst")
+    with pytest.raises(UserError) as caught:
+        open_for_evaluation(folder, ("B", "e"), "runs/x")
+    assert caught.value.message == f"{folder} holds the class 'b', which runs/x has as 'B'"

@@ -101,7 +101,7 @@ def test_statistics_view_whole_images_at_the_sources_size() -> None:
 
         def read(self, ids: base.Ids, keys: base.Ids | None, view: View) -> tuple[Tensor, Tensor]:
             assert (len(ids), keys, view) == (4096, None, View(6, random_crop=False))
-            return torch.zeros(4096, 1, 4, 6), torch.zeros(4096)
+            return torch.zeros(4096, 1, 4, 6), torch.zeros(4096, dtype=torch.int64)
 
     assert pixel_statistics(Recorder()) == ((0.0,), (1.0,))
 

@@ -1,13 +1,16 @@
 """Folders become data sets: classes by name, the same labels in train and val, no file ignored silently."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from accel_train.data.sources.base import DataSet, Request, View
-from accel_train.data.sources.folder import FolderSource, open_folder, open_folder_for_evaluation
-from accel_train.errors import UserError
+from accel_train.data.sources.folder import list_folder, open_folder, open_folder_for_evaluation
+from accel_train.data.sources.picture_files import FolderSource
+from accel_train.errors import LocalError, UserError
 
 
 def make(root: Path, *names: str) -> None:
@@ -100,7 +103,7 @@ def test_class_in_val_that_train_lacks_is_rejected(tmp_path: Path) -> None:
     many(tmp_path / "val", a=1, zebra=1)
     message, hint = refusal(tmp_path)
     assert message == f"{tmp_path / 'val'} holds the class zebra, which {tmp_path / 'train'} lacks"
-    assert hint == f"add it there or remove {tmp_path / 'val' / 'zebra'}"
+    assert hint == f"add it there, or leave it out of {tmp_path / 'val'}"
 
 
 def test_val_without_pictures_is_rejected(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_names_in_any_script_are_kept(tmp_path: Path) -> None:
     assert data.train.classes == tuple(sorted(names))
     assert {path.split("/")[0] for path in paths(data.train)} == set(names)
     images, _ = data.train.read(range(len(data.train)), None, View(4, random_crop=False))
-    assert images.shape == (20, 3, 4, 4)
+    assert images.shape == (len(data.train), 3, 4, 4)
 
 
 def test_folder_without_class_folders_is_rejected(tmp_path: Path) -> None:
@@ -163,58 +166,73 @@ def test_nested_folders_belong_to_the_class_at_the_top(tmp_path: Path) -> None:
     assert labelled(opened(tmp_path).train) == {"a/0.png": 0, "a/2024/may/1.png": 0, "b/a/1.png": 1, "b/x/1.png": 1}
 
 
-@pytest.mark.parametrize(
-    ("fraction", "counts"), [(None, (2, 4)), (0.2, (2, 4)), (0.5, (5, 10)), (0.9, (9, 18)), (0.01, (1, 1))]
-)
-def test_split_takes_the_same_fraction_of_every_class(
-    tmp_path: Path, fraction: float | None, counts: tuple[int, int]
-) -> None:
-    many(tmp_path, a=10, b=20)
-    data = opened(tmp_path, fraction)
-    train, val = labelled(data.train), labelled(data.val)
-    assert tuple(list(val.values()).count(label) for label in (0, 1)) == counts
-    assert train.keys() & val.keys() == set()
-    assert len(train | val) == 30
-    assert all(label == "ab".index(path[0]) for path, label in (train | val).items())
-
-
-def test_split_is_determined_by_the_seed(tmp_path: Path) -> None:
-    many(tmp_path, a=20, b=20)
-    first = paths(opened(tmp_path, 0.5).val)
-    assert paths(opened(tmp_path, 0.5).val) == first
-    assert paths(opened(tmp_path, 0.5, seed=1).val) != first
-    assert first != tuple(f"{name}/{i:02d}.png" for name in "ab" for i in range(10))  # not just the first ones
-
-
-@pytest.mark.parametrize(("pictures", "fraction"), [(1, None), (3, 0.9)])
-def test_class_too_small_to_split_is_rejected(tmp_path: Path, pictures: int, fraction: float | None) -> None:
-    many(tmp_path, a=30, b=pictures)
-    message, hint = refusal(tmp_path, fraction)
-    assert message == f"{tmp_path / 'b'} holds {pictures} pictures, too few to split"
-    assert hint == "add some, or lower --val-fraction"
-
-
 def test_evaluation_labels_pictures_by_the_runs_classes(tmp_path: Path) -> None:
     many(tmp_path / "plain", b=2, c=1)
     many(tmp_path / "whole/train", a=1, b=1)
     many(tmp_path / "whole/val", c=1)
-    assert labelled(open_folder_for_evaluation(tmp_path / "plain", ("a", "b", "c"), "runs/x")) == {
-        "b/00.png": 1,
-        "b/01.png": 1,
-        "c/00.png": 2,
-    }
-    assert labelled(open_folder_for_evaluation(tmp_path / "whole", ("a", "b", "c"), "runs/x")) == {"c/00.png": 2}
+    plain, whole = (
+        open_folder_for_evaluation(tmp_path / name, ("a", "b", "c"), "runs/x") for name in ("plain", "whole")
+    )
+    assert labelled(plain.splits["all"]) == {"b/00.png": 1, "b/01.png": 1, "c/00.png": 2}
+    assert labelled(whole.splits["val"]) == {"c/00.png": 2}
     with pytest.raises(UserError, match="holds the class c, which runs/x lacks"):
         open_folder_for_evaluation(tmp_path / "plain", ("a", "b"), "runs/x")
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / "data" / name).mkdir(parents=True)
-        Image.new("RGB", (8, 8)).save(tmp_path / "data" / name / "0.png")
-    (tmp_path / "elsewhere").mkdir()
-    Image.new("RGB", (8, 8)).save(tmp_path / "elsewhere" / "1.png")
-    (tmp_path / "data" / "a" / "more").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "data" / "b" / "circle").symlink_to(tmp_path / "data")
-    source = open_folder_for_evaluation(tmp_path / "data", ("a", "b"), "the run")
-    assert source.paths == ("a/0.png", "a/more/1.png", "b/0.png")
+def test_pictures_are_labelled_in_the_owners_order(tmp_path: Path) -> None:
+    many(tmp_path, a=2, c=1)
+    source = open_folder_for_evaluation(tmp_path, ("c", "b", "a"), "runs/x").splits["all"]
+    assert labelled(source) == {"c/00.png": 0, "a/00.png": 2, "a/01.png": 2}
+    assert source.counts.tolist() == [1, 0, 2]
+
+
+def test_evaluation_finds_the_validation_pictures_of_any_layout(tmp_path: Path) -> None:
+    many(tmp_path / "pics/Validation", a=1, b=1)
+    assert list(open_folder_for_evaluation(tmp_path / "pics", ("a", "b"), "runs/x").splits) == ["val"]
+    many(tmp_path / "pics/Testing", a=2, b=2)
+    assert len(open_folder_for_evaluation(tmp_path / "pics", ("a", "b"), "runs/x").splits["val"]) == 2
+    many(tmp_path / "train_only/train", a=1, b=1)
+    with pytest.raises(UserError) as caught:
+        open_folder_for_evaluation(tmp_path / "train_only", ("a", "b"), "runs/x")
+    assert caught.value.message == f"{tmp_path / 'train_only'} has train/ but no val/"
+    assert caught.value.hint == f"add {tmp_path / 'train_only'}/val, or give --data {tmp_path / 'train_only' / 'train'}"
+
+
+def test_fingerprint_is_that_of_paths_and_sizes(tmp_path: Path) -> None:
+    many(tmp_path / "one", a=2, b=2)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    fingerprints = [list_folder(tmp_path / name).splits["all"].fingerprint for name in ("one", "two")]
+    (tmp_path / "two/a/00.png").rename(tmp_path / "two/a/x.png")
+    fingerprints.append(list_folder(tmp_path / "two").splits["all"].fingerprint)
+    (tmp_path / "one/a/00.png").write_bytes(b"")
+    fingerprints.append(list_folder(tmp_path / "one").splits["all"].fingerprint)
+    assert fingerprints[0] == fingerprints[1]
+    assert len(set(fingerprints)) == 3
+
+
+def test_spelling_of_the_path_makes_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(tmp_path / "pics", a=2, b=2)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("pics")
+    listed = [list_folder(Path(name)).splits["all"] for name in ("pics", "pics/", "./pics", "pics/.", "link")]
+    monkeypatch.chdir(tmp_path / "pics")
+    listed.append(list_folder(Path()).splits["all"])
+    assert {(source.paths, source.fingerprint) for source in listed} == {(listed[0].paths, listed[0].fingerprint)}
+
+
+def test_adding_a_picture_moves_no_other(tmp_path: Path) -> None:
+    many(tmp_path, a=20, b=20)
+    before = labelled(opened(tmp_path).val)
+    make(tmp_path, "a/000.png", "b/9z.png")
+    assert before.keys() <= labelled(opened(tmp_path).val).keys()
+
+
+def test_picture_that_has_become_a_fifo_does_not_block(tmp_path: Path) -> None:
+    many(tmp_path, a=2, b=2)
+    source = list_folder(tmp_path).splits["all"]
+    (tmp_path / "a/00.png").unlink()
+    os.mkfifo(tmp_path / "a/00.png")
+    with pytest.raises(LocalError, match="cannot read the picture"):
+        source.read([0], None, View(4, random_crop=False))
+    with pytest.raises(UserError, match="cannot read the picture"):
+        _ = source.shape

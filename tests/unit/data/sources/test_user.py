@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from accel_train.data.contents import SplitContents, split_contents
 from accel_train.data.open import open_data
 from accel_train.data.sources.base import DataSet, Source, View, pixel_statistics
 from accel_train.data.sources.user import ItemSource
@@ -45,6 +46,27 @@ class Items:
 def items(): return Items(6), Items(3)
 def one(): return Items(6)
 def three(): return Items(6), Items(3), Items(3)
+def made(images, labels, classes=("x", "y")): return MemorySource(classes, images, labels)
+def labelled(*labels): return made(torch.zeros(len(labels), 1, 2, 2), torch.tensor(labels))
+GOOD = labelled(0, 1)
+class Named(Items):
+    fingerprint, counts = "v2", [2, 2, 2]
+class Labelled(Items):
+    def __init__(self, label): super().__init__(2); self.label = label
+    def __getitem__(self, index): return torch.zeros(1, 2, 2), self.label
+
+def named(): return Named(6), Named(3)
+def other_classes(): return Items(6), GOOD
+def empty(): return GOOD, made(torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.int64))
+def twice(): return GOOD, made(torch.zeros(2, 1, 2, 2), torch.arange(2), ("x", "x"))
+def one_class(): return GOOD, made(torch.zeros(2, 1, 2, 2), torch.arange(2), ("x",))
+def too_large(): return GOOD, labelled(0, 2)
+def negative(): return labelled(-1, 0), GOOD
+def floats(): return labelled(0.0, 1.0), GOOD
+def too_few(): return made(torch.zeros(3, 1, 2, 2), torch.arange(2)), GOOD
+def no_channels(): return made(torch.zeros(2, 2, 2), torch.arange(2)), GOOD
+def item_label(): return Labelled(3), Labelled(0)
+def item_text(): return Labelled("cat"), Labelled(0)
 def bare_lists(): return [1, 2], [3]
 """
 
@@ -75,6 +97,34 @@ class Drawn:
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         return torch.tensor([[[random.random(), float(np.random.rand()), float(torch.rand(()))]]]), index % 2
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("other_classes", "training and validation data have different classes"),
+        ("empty", "validation data has no images"),
+        ("twice", "validation data has the classes x, x"),
+        ("one_class", "validation data has the classes x"),
+        ("too_large", "validation data: image 1 has the label 2, but labels go from 0 to 1"),
+        ("negative", "training data: image 0 has the label -1, but labels go from 0 to 1"),
+        ("floats", "training data: the labels of 2 images are torch.float32 of shape (2,), not int64"),
+        ("too_few", "training data has images of shape 3 × 1 × 2 × 2 and 2 labels"),
+        ("no_channels", "training data has images of shape 2 × 2 × 2 and 2 labels"),
+        ("item_label", "image 0 has the label 3, but labels go from 0 to 2"),
+        ("item_text", "image 0 has the label 'cat', which is no number"),
+    ],
+)
+def test_odd_labels_and_classes_are_an_error_before_training(module: str, function: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        opened(f"{module}:{function}")
+    assert caught.value.message.removeprefix(f"--data {module}:{function}: ") == message
+
+
+def test_items_may_tell_their_counts_and_fingerprint(module: str) -> None:
+    named, plain = opened(f"{module}:named"), opened(f"{module}:items")
+    assert split_contents(named.train) == SplitContents(6, (2, 2, 2), "v2")
+    assert split_contents(plain.val) == SplitContents(3, None, None)
 
 
 def test_generators_are_seeded_with_each_items_key() -> None:
@@ -133,7 +183,7 @@ def test_function_may_return_map_style_data_sets(module: str) -> None:
     [
         ("one", "did not return a pair"),
         ("three", "did not return a pair"),
-        ("bare_lists", "list has no classes or no length"),
+        ("bare_lists", "training data is a list without classes or without length"),
         ("missing", "has no attribute 'missing'"),
     ],
 )

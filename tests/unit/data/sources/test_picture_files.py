@@ -1,6 +1,7 @@
 """Picture files of any format, mode and orientation are read upright as RGB, cropped by view and key."""
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +11,22 @@ from PIL import Image
 
 from accel_train.data.images.crops import random_box
 from accel_train.data.sources.base import View
-from accel_train.data.sources.folder import FolderSource
+from accel_train.data.sources.picture_files import FolderSource
 from accel_train.errors import LocalError
 
 RED_GREEN_BLUE_WHITE = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]
 CENTRE_32 = View(32, random_crop=False)
 
 
+def files(folder: Path, *names: str, labels: Sequence[int] | None = None) -> FolderSource:
+    """Return a source of files in a folder; all have label 1 unless given."""
+    labels_N = np.ones(len(names), np.int64) if labels is None else np.array(labels)
+    return FolderSource(("a", "b"), folder, names, labels_N, np.zeros(len(names), np.int64))
+
+
 def picture(folder: Path, image: Image.Image, name: str, **options: object) -> FolderSource:
     image.save(folder / name, **options)
-    return FolderSource(("a", "b"), folder, (name,), (1,))
+    return files(folder, name)
 
 
 def quarters() -> Image.Image:
@@ -95,7 +102,7 @@ def test_damaged_picture_is_named(tmp_path: Path, harm: str, random_crop: bool) 
     content = path.read_bytes()
     harmed = {"truncated": content[: len(content) // 2], "empty": b"", "text": b"no picture", "torn exif": content}
     path.write_bytes(harmed[harm])
-    source = FolderSource(("a", "b"), tmp_path, ("bad.jpg",), (0,))
+    source = files(tmp_path, "bad.jpg")
     with pytest.raises(LocalError) as caught:
         source.read([0], [7], View(16, random_crop))
     assert caught.value.message.startswith(f"cannot read the picture {path}: ")
@@ -121,7 +128,7 @@ def test_evaluation_reads_the_centre_and_training_the_keys_crop(tmp_path: Path) 
 
 def test_picture_is_the_same_in_any_batch(tmp_path: Path) -> None:
     quarters().save(tmp_path / "q.jpg")
-    source = FolderSource(("a", "b"), tmp_path, ("q.jpg",) * 3, (0, 1, 0))
+    source = files(tmp_path, *["q.jpg"] * 3, labels=(0, 1, 0))
     view = View(12, random_crop=True)
     together, labels = source.read([0, 1, 2], [5, 6, 7], view)
     alone = torch.cat([source.read([i], [5 + i], view)[0] for i in range(3)])
@@ -138,5 +145,5 @@ def test_shape_is_estimated_from_pictures_spread_over_the_folder(
 ) -> None:
     for number, side in enumerate(sides):
         Image.new("1", (side, side + 9)).save(tmp_path / f"{number:03d}.png")
-    paths = tuple(sorted(path.name for path in tmp_path.iterdir()))
-    assert FolderSource(("a",), tmp_path, paths, (0,) * len(paths)).shape == (3, expected, expected)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert files(tmp_path, *names).shape == (3, expected, expected)

@@ -1,0 +1,168 @@
+"""What a data set contains: its classes, and the counts and a fingerprint of each split; how two data sets differ."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accel_train.data.sources.base import DataSet, Source, Subset
+from accel_train.loggers.text import quantity
+
+Files = Mapping[str, Mapping[str, int]]
+"""Bytes of each file by its path, by split; the path begins with the class."""
+_MOST_LISTED = 4
+
+
+@dataclass(frozen=True)
+class SplitContents:
+    """What a split contains; `--limit` does not change it."""
+
+    images: int
+    counts: tuple[int, ...] | None
+    """Images of each class; None if the source does not tell."""
+    fingerprint: str | None
+    """Differs if the images differ; None if the source has none."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a data set contains, wherever it is stored."""
+
+    classes: tuple[str, ...]
+    splits: Mapping[str, SplitContents]
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the contents as JSON values."""
+        record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return the contents of :meth:`as_record`."""
+        splits = {
+            split: SplitContents(of["images"], None if of["counts"] is None else tuple(of["counts"]), of["fingerprint"])
+            for split, of in record["splits"].items()
+        }
+        return cls(tuple(record["classes"]), splits)
+
+    @property
+    def digest(self) -> int:
+        """63 bits of a hash of everything here."""
+        return int.from_bytes(hashlib.sha256(json.dumps(asdict(self)).encode()).digest()[:8]) >> 1
+
+    def surely_equals(self, other: "Contents") -> bool:
+        """Return whether both contain the same images; False if a source without a fingerprint cannot tell."""
+        return self == other and all(split.fingerprint is not None for split in self.splits.values())
+
+
+@runtime_checkable
+class _HasFiles(Protocol):
+    paths: tuple[str, ...]
+    sizes: NDArray[np.int64]
+
+
+def contents_of(data: DataSet) -> Contents:
+    """Return the contents of both splits."""
+    return Contents(tuple(data.train.classes), {"train": split_contents(data.train), "val": split_contents(data.val)})
+
+
+def split_contents(source: Source) -> SplitContents:
+    """Return the contents of a source; of a subset's, those of the whole."""
+    if isinstance(source, Subset):
+        return split_contents(source.source)
+    counts, fingerprint = getattr(source, "counts", None), getattr(source, "fingerprint", None)
+    return SplitContents(
+        images=len(source),
+        counts=None if counts is None else tuple(map(int, counts)),
+        fingerprint=None if fingerprint is None else str(fingerprint),
+    )
+
+
+def files_of(**sources: Source) -> Files | None:
+    """Return the files of sources, given by split; None if their images are not read from files."""
+    wholes = {split: source.source if isinstance(source, Subset) else source for split, source in sources.items()}
+    listed = {split: source for split, source in wholes.items() if isinstance(source, _HasFiles)}
+    if len(listed) < len(wholes):
+        return None
+    return {split: dict(zip(s.paths, s.sizes.tolist(), strict=True)) for split, s in listed.items()}
+
+
+def changes(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> str:
+    """Return what has changed, in a few words; an empty text if nothing has."""
+    found = list(_changes(before, now, files_before, files_now))
+    more = len(found) - _MOST_LISTED
+    return ", ".join(found[:_MOST_LISTED]) + f", and {more:,} more changes" * (more > 0)
+
+
+def first_difference(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> str:
+    """Return the first difference, with the name of the file if there is one; an empty text if there is none."""
+    if before.classes == now.classes and files_before and files_now:
+        for split in files_before:
+            was, found = files_before[split], files_now[split]
+            if different := was.items() ^ found.items():
+                path, _ = min(different)
+                return _file_difference(f"{split}/{path}", was.get(path), found.get(path))
+    return next(_changes(before, now, files_before, files_now), "")
+
+
+def _file_difference(path: str, was: int | None, found: int | None) -> str:
+    if found is None:
+        return f"{path} is missing"
+    return f"{path} is new" if was is None else f"{path} has {found:,} bytes instead of {was:,}"
+
+
+def _changes(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> Iterator[str]:
+    yield from (f"class {name} is missing" for name in before.classes if name not in now.classes)
+    yield from (f"class {name} is new" for name in now.classes if name not in before.classes)
+    if before.classes != now.classes and sorted(before.classes) == sorted(now.classes):
+        yield f"the classes are {_some(now.classes)} instead of {_some(before.classes)}"
+    for split, was in before.splits.items():
+        found = now.splits[split]
+        if was == found:
+            continue
+        if files_before and files_now:
+            described = list(_file_changes(split, files_before[split], files_now[split], before, now))
+        else:
+            described = list(_count_changes(split, before, now))
+        if not described and before.classes == now.classes:
+            described = [f"{split} contains other images"]
+        yield from described
+
+
+def _file_changes(
+    split: str, was: Mapping[str, int], found: Mapping[str, int], before: Contents, now: Contents
+) -> Iterator[str]:
+    """Yield the changes in each class that both have."""
+    new, missing = (Counter(map(_class_of, paths)) for paths in (found.keys() - was.keys(), was.keys() - found.keys()))
+    resized = Counter(_class_of(path) for path in was.keys() & found.keys() if was[path] != found[path])
+    for name in (name for name in before.classes if name in now.classes):
+        if new[name] or missing[name]:
+            counts = [f"+{new[name]:,}"] * bool(new[name]) + [f"−{missing[name]:,}"] * bool(missing[name])
+            files = "file" if new[name] + missing[name] == 1 else "files"
+            yield f"{' '.join(counts)} {files} in {split}/{name}"
+        if resized[name]:
+            yield f"{quantity(resized[name], 'file')} of another size in {split}/{name}"
+
+
+def _count_changes(split: str, before: Contents, now: Contents) -> Iterator[str]:
+    was, found = before.splits[split], now.splits[split]
+    if was.counts and found.counts:
+        counts = dict(zip(now.classes, found.counts, strict=True))
+        for name, count in zip(before.classes, was.counts, strict=True):
+            if counts.get(name, count) != count:
+                yield f"{split}/{name} contains {quantity(counts[name], 'image')} instead of {count:,}"
+    elif was.images != found.images:
+        yield f"{split} contains {quantity(found.images, 'image')} instead of {was.images:,}"
+
+
+def _class_of(path: str) -> str:
+    return path.partition("/")[0]
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_MOST_LISTED]) + ", …" * (len(names) > _MOST_LISTED)

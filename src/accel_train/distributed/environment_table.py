@@ -1,0 +1,245 @@
+"""The environment variables that launchers set, or that Accelerate and torch read: obeyed, refused or harmless.
+
+A name that ends in ``*`` stands for all names that begin so and have no row of their own. No torch is imported here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+NOTHING = ("", "0", "n", "no", "f", "false", "off", "none")
+"""Values, in lower case, that ask for nothing."""
+YES = ("1", "y", "yes", "t", "true", "on")
+
+
+def flag(value: str) -> bool:
+    """Return the truth value of a variable, as Accelerate reads it."""
+    if value.strip().lower() not in (*NOTHING, *YES):
+        raise ValueError("is neither true nor false")
+    return value.strip().lower() in YES
+
+
+def number(value: str) -> int:
+    """Return a whole number of 0 or more."""
+    if not (value.strip().isascii() and value.strip().isdecimal()):
+        raise ValueError("is not a whole number")
+    return int(value)
+
+
+def count(value: str) -> int:
+    """Return a whole number above 0."""
+    if (found := number(value)) == 0:
+        raise ValueError("is not above 0")
+    return found
+
+
+def thread_counts(value: str) -> int:
+    """Return the first number of OMP_NUM_THREADS; the others are for nested parallel regions, which torch has not."""
+    first, *_ = [count(part) for part in value.split(",")]
+    return first
+
+
+def port(value: str) -> int:
+    """Return the number of a TCP port."""
+    if not 0 < (found := number(value)) < 1 << 16:
+        raise ValueError("is not a port from 1 to 65535")
+    return found
+
+
+@dataclass(frozen=True)
+class Obeyed:
+    """A variable that is obeyed."""
+
+    read: Callable[[str], object] = str
+    """Raises ValueError if the value is malformed."""
+    unless: tuple[str, ...] = ()
+    """Options that override it."""
+    printed: bool = True
+    nothing: tuple[str, ...] = ("",)
+    """Values that are not printed, because they ask for nothing."""
+    applies: str = "run"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A variable that asks for what is not supported, unless its value is one of `nothing`."""
+
+    asks_for: str
+    hint: str
+    nothing: tuple[str, ...] = NOTHING
+    applies: str = "run"
+    """To every run, or only to those with the strategy fsdp2 or the option compile."""
+
+
+@dataclass(frozen=True)
+class Harmless:
+    """A variable that changes nothing here."""
+
+    why: str
+
+
+Row = Obeyed | Refused | Harmless
+
+_REMOVE = "remove it from the launcher's configuration, or unset the variable"
+_STRATEGIES = "use distributed_type MULTI_GPU (DDP) or FSDP, as in accelerate_configs/"
+_DEEPSPEED, _MEGATRON = Refused("DeepSpeed", _STRATEGIES), Refused("Megatron-LM", _STRATEGIES)
+_PARALLELISM = Refused("tensor, context or sequence parallelism by a parallelism config", _STRATEGIES)
+_PARALLEL_SIZE = Refused(_PARALLELISM.asks_for, _STRATEGIES, (*NOTHING, "1"))
+_THREADS = "set OMP_NUM_THREADS or --threads instead"
+_COMPILED = "unset it, or leave out --compile"
+_OF_JOB = Harmless("translated to RANK, WORLD_SIZE, … at the start, or without effect")
+_SPEED, _DIAGNOSTICS = Harmless("speed and placement only"), Harmless("logging and diagnostics only")
+_OTHER_DEVICES = Harmless("for devices that --device does not offer; what runs is compared with what was asked")
+_OWN_FILES = Harmless("for Accelerate's checkpoints and weights; accel_train writes its own")
+_TRACKER = Harmless("for trackers of Accelerate, which are not used")
+
+TABLE: dict[str, Row] = {
+    # Accelerate: first what its wizard asks
+    "ACCELERATE_USE_DEEPSPEED": _DEEPSPEED,
+    "ACCELERATE_DEEPSPEED_*": _DEEPSPEED,
+    "ACCELERATE_CONFIG_DS_FIELDS": Harmless("DeepSpeed itself is refused"),
+    "ACCELERATE_USE_MEGATRON_LM": _MEGATRON,
+    "MEGATRON_LM_*": _MEGATRON,
+    "ACCELERATE_USE_PARALLELISM_CONFIG": _PARALLELISM,
+    **{f"PARALLELISM_CONFIG_{of}_SIZE": _PARALLEL_SIZE for of in ("DP_REPLICATE", "DP_SHARD", "TP", "CP", "SP")},
+    "PARALLELISM_CONFIG_*": Harmless("says how; the sizes say whether, and are refused"),
+    "ACCELERATE_ALLOW_CP_STANDALONE": Harmless("allows what a parallelism config asks for, which is refused"),
+    "ACCELERATE_USE_FSDP": Obeyed(flag, unless=("strategy",), nothing=NOTHING),
+    "ACCELERATE_USE_CPU": Obeyed(flag, unless=("device",), nothing=NOTHING),
+    "ACCELERATE_MIXED_PRECISION": Obeyed(unless=("precision",), nothing=NOTHING),
+    "ACCELERATE_FP8_*": Refused("fp8", "choose mixed_precision no, bf16 or fp16"),
+    "ACCELERATE_DOWNCAST_BF16": Refused("bf16 on TPUs", _REMOVE),
+    "ACCELERATE_DYNAMO_BACKEND": Refused(
+        "torch.compile by Accelerate", "add --compile, and remove dynamo_config from the launcher's configuration"
+    ),
+    "ACCELERATE_DYNAMO_*": Harmless("says how to compile; ACCELERATE_DYNAMO_BACKEND says whether, and is refused"),
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": Refused(
+        "gradient accumulation by Accelerate", "use --accumulate {value} instead, and remove it", (*NOTHING, "1")
+    ),
+    "ACCELERATE_GRADIENT_CLIPPING": Refused(
+        "clipping by Accelerate", "use --clip-norm {value} instead, and remove it", (*NOTHING, "auto")
+    ),
+    "ACCELERATE_TORCH_DEVICE": Refused("a device by Accelerate", "use --device instead, and remove it", ("",)),
+    "ACCELERATE_CPU_AFFINITY": Refused(
+        "CPU affinity (numa efficiency)", "set enable_cpu_affinity: false, and bind processes with numactl"
+    ),
+    "ACCELERATE_DEBUG_MODE": Refused(
+        "checks of Accelerate's collectives", "set debug: false; --watch-every compares the processes instead"
+    ),
+    "ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE": Refused("SageMaker's own data parallelism", "choose no distributed type"),
+    "ACCELERATE_USE_SAGEMAKER": Harmless("names the place only"),
+    "ACCELERATE_LOG_LEVEL": _DIAGNOSTICS,
+    "ACCELERATE_ENABLE_RICH": _DIAGNOSTICS,
+    "ACCELERATE_DISABLE_RICH": _DIAGNOSTICS,
+    "ACCELERATE_DEBUG_RDV_FILE": Harmless("for Accelerate's debug_launcher"),
+    "ACCELERATE_BYPASS_DEVICE_MAP": Harmless("for models that Accelerate has split over devices"),
+    "ACCELERATE_INIT_INCLUDE_BUFFERS": Harmless("for models without memory, which are not made"),
+    # FSDP
+    "FSDP_VERSION": Refused("FSDP 1", "set fsdp_version: 2 in fsdp_config", ("", "2"), "fsdp2"),
+    "FSDP_SHARDING_STRATEGY": Refused(
+        "another sharding", "set fsdp_sharding_strategy: FULL_SHARD", (*NOTHING, "full_shard", "1"), "fsdp2"
+    ),
+    "FSDP_RESHARD_AFTER_FORWARD": Obeyed(flag, nothing=("", *YES), applies="fsdp2"),
+    "FSDP_OFFLOAD_PARAMS": Refused("fsdp_offload_params", "set fsdp_offload_params: false", applies="fsdp2"),
+    "FSDP_ACTIVATION_CHECKPOINTING": Refused(
+        "fsdp_activation_checkpointing", "set fsdp_activation_checkpointing: false", applies="fsdp2"
+    ),
+    "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD": Refused("activations on the CPU", _REMOVE, applies="fsdp2"),
+    "FSDP_IGNORED_MODULES": Refused("fsdp_ignored_modules", "remove fsdp_ignored_modules", applies="fsdp2"),
+    **dict.fromkeys(
+        ("FSDP_AUTO_WRAP_POLICY", "FSDP_TRANSFORMER_CLS_TO_WRAP", "FSDP_MIN_NUM_PARAMS"),
+        Harmless("accel_train chooses the blocks to shard one by one"),
+    ),
+    **dict.fromkeys(
+        ("FSDP_BACKWARD_PREFETCH", "FSDP_FORWARD_PREFETCH", "FSDP_USE_ORIG_PARAMS"), Harmless("FSDP 1 only")
+    ),
+    **dict.fromkeys(
+        ("FSDP_SYNC_MODULE_STATES", "FSDP_CPU_RAM_EFFICIENT_LOADING"),
+        Harmless("every process makes the same weights, from the seed"),
+    ),
+    "FSDP_STATE_DICT_TYPE": _OWN_FILES,
+    # the place of a process; distributed/environment.py checks that these agree
+    "RANK": Obeyed(number, printed=False),
+    "WORLD_SIZE": Obeyed(count, printed=False),
+    "LOCAL_RANK": Obeyed(number, printed=False),
+    "LOCAL_WORLD_SIZE": Obeyed(count, printed=False),
+    "MASTER_ADDR": Obeyed(printed=False),
+    "MASTER_PORT": Obeyed(port, printed=False),
+    "ACCEL_TRAIN_LAUNCHER_PID": Obeyed(count, printed=False),
+    "ACCEL_TRAIN_JOB_*": Harmless("set by schedulers.py"),
+    "ACCEL_TRAIN_LAUNCHER_SET": Obeyed(printed=False),
+    "TORCHELASTIC_RUN_ID": Obeyed(printed=False),
+    "TORCHELASTIC_RESTART_COUNT": Obeyed(number, printed=False),
+    "TORCHELASTIC_USE_AGENT_STORE": Obeyed(printed=False),
+    **dict.fromkeys(
+        ("TORCHELASTIC_*", "TORCH_ELASTIC_*", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "PYTHON_EXEC"),
+        Harmless("for torchrun itself"),
+    ),
+    "TORCH_WORKER_SERVER_SOCKET": _DIAGNOSTICS,
+    **dict.fromkeys(("GROUP_*", "ROLE_*", "NODE_RANK", "NPROC"), Harmless("RANK and LOCAL_RANK say the same")),
+    "FORK_LAUNCHED": Harmless("accel_train leaves the process group itself"),
+    **dict.fromkeys(("SLURM_*", "OMPI_*", "PMI_*", "PMIX_*", "MPI_*", "MV2_*"), _OF_JOB),
+    # threads
+    "OMP_NUM_THREADS": Obeyed(thread_counts, unless=("threads", "exact")),
+    "MKL_NUM_THREADS": Obeyed(count, unless=("threads", "exact")),
+    "MKL_DYNAMIC": Harmless("torch sets it when it sets the number of threads"),
+    "MKL_DOMAIN_NUM_THREADS": Refused("other numbers of threads in parts of MKL", _THREADS, ("",)),
+    "OMP_DYNAMIC": Refused("a number of threads that depends on the load", _THREADS),
+    "OMP_THREAD_LIMIT": Refused("a limit that torch does not see", _THREADS, ("",)),
+    "OMP_MAX_ACTIVE_LEVELS": Refused("one thread, which torch does not see", _THREADS, ("", *"123456789")),
+    "OMP_*": _SPEED,
+    "GOMP_*": _SPEED,
+    "KMP_*": _SPEED,
+    # numbers
+    "NVIDIA_TF32_OVERRIDE": Refused("TF32 on or off behind torch", "use --precision tf32 or fp32, and unset it", ("",)),
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": Refused("TF32", "use --precision tf32 instead, and remove it"),
+    "ONEDNN_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
+    "DNNL_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
+    "PYTORCH_MPS_FAST_MATH": Refused("less precision", "use --precision bf16 instead"),
+    "CUBLAS_WORKSPACE_CONFIG": Obeyed(),
+    "ONEDNN_MAX_CPU_ISA": Obeyed(),
+    "DNNL_MAX_CPU_ISA": Obeyed(),
+    "ATEN_CPU_CAPABILITY": Obeyed(),
+    "MKL_CBWR": Obeyed(),
+    "MKL_ENABLE_INSTRUCTIONS": Obeyed(),
+    # the compiler
+    "TORCH_COMPILE_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),
+    "TORCHDYNAMO_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),
+    "TORCHDYNAMO_SUPPRESS_ERRORS": Refused("what cannot be compiled to be run as it is", _COMPILED, applies="compile"),
+    "TORCH_COMPILE_OVERRIDE_BACKENDS": Refused("another compiler", _COMPILED, applies="compile"),
+    "TORCHINDUCTOR_*": Obeyed(applies="compile"),
+    "TORCHDYNAMO_*": Obeyed(applies="compile"),
+    # devices and communication
+    "CUDA_VISIBLE_DEVICES": Obeyed(nothing=()),
+    "NCCL_VERSION": Harmless("set by containers"),
+    "NCCL_DEBUG": _DIAGNOSTICS,
+    "NCCL_*": Obeyed(),
+    "GLOO_*": Obeyed(),
+    "TORCH_NCCL_*": Harmless("how NCCL's errors and hangs are handled; the watchdog acts before"),
+    "TORCH_DISTRIBUTED_DEBUG": Refused(
+        "checks under which torch's DDP crashes (2.14, Gloo)", "set it to INFO", ("", "off", "info")
+    ),
+    "USE_LIBUV": _SPEED,
+    "PYTORCH_ENABLE_MPS_FALLBACK": Harmless("set by Accelerate"),
+    "PYTORCH_*": Harmless("memory and diagnostics only"),
+    "LOGLEVEL": _DIAGNOSTICS,
+    "PYTHONPATH": Harmless("where modules are found"),
+    "CXX": Obeyed(applies="compile", printed=False),
+    **dict.fromkeys(
+        ("ASCEND_RT_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "MLU_VISIBLE_DEVICES", "MUSA_VISIBLE_DEVICES"),
+        _OTHER_DEVICES,
+    ),
+    **dict.fromkeys(
+        ("NEURON_RT_VISIBLE_CORES", "SDAA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "DEEPSPEED_USE_HPU"), _OTHER_DEVICES
+    ),
+    **dict.fromkeys(("PT_HPU_LAZY_MODE", "PJRT_DEVICE", "TPU_NAME", "XLA_*", "USE_TORCH_XLA"), _OTHER_DEVICES),
+    "MLFLOW_*": _TRACKER,
+    "CLEARML_*": _TRACKER,
+    "AWS_*": Harmless("for Amazon's tools"),
+    "KAGGLE*": Harmless("for notebooks"),
+    "HF_HOME": Harmless("where accelerate launch finds its configuration"),
+    "XDG_CACHE_HOME": Obeyed(printed=False),
+}
+"""By name; the first that is met is reported."""
+
+CLOSED = ("ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_", "ACCEL_TRAIN_")
+"""Prefixes of names that are refused if they have no row."""
