@@ -59,7 +59,9 @@ def test_all_commands_find_the_same_pictures(run: Runner, call: Call, layout: La
     counts = shown(trained.out)
     assert totals(counts, layout) == expected
     (record,) = read_metrics(run.folder / "trained", "run")
-    recorded = zip(record["class_names"], record["train_counts"], record["val_counts"], strict=True)
+    contents = record["contents"]
+    by_split = (contents["splits"][split]["counts"] for split in ("train", "val"))
+    recorded = zip(contents["classes"], *by_split, strict=True)
     assert {printable(name): (train, val) for name, train, val in recorded} == counts
 
     packed = call("pack", "pics", "dst")
@@ -78,7 +80,7 @@ def test_all_commands_find_the_same_pictures(run: Runner, call: Call, layout: La
         assert f": {images} images, " in evaluated.out
 
     for note in (note.format(root="pics") for note in layout.notes):
-        assert f"note: {note}\n" in packed.out
+        assert all(f"note: {note}\n" in ended.out for ended in (trained, packed))
 
 
 @pytest.mark.parametrize(("name", "layout"), REFUSED.items(), ids=REFUSED)

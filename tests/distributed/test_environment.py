@@ -127,6 +127,18 @@ def test_obeyed_variables_are_printed_and_recorded(run: Runner) -> None:
     assert "environment    " + ", ".join(obeyed) in ended.out.splitlines()
 
 
+@pytest.mark.slow
+def test_exact_run_does_not_depend_on_the_cores_of_the_machine(run: Runner) -> None:
+    """With OMP_NUM_THREADS unset, one process once computed the data's mean with as many threads as cores."""
+    for processes, name in ((1, "one"), (2, "two")):
+        size = ("--batch-size", "32", "--global-batch-size", "64", "--epochs", "1", "--model", "mlp", "--device", "cpu")
+        words = ("train", *size, "--exact", "--precision", "fp64", "--output", name)
+        ended = run(*words, processes=processes, forked=False, OMP_NUM_THREADS="")
+        assert ended.code == 0, ended.err
+    one, two = ((run.folder / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
 THREADS_BY_OPTION = """
 import torch, accel_train, sys
 config = accel_train.TrainConfig(

@@ -1,62 +1,160 @@
-"""The file that `accelerate config` writes starts what was answered."""
+"""The file that `accelerate config` writes starts what was answered, or is refused with one error."""
 
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
-import pexpect
 import pytest
+import yaml
 from helpers.marks import slow
-from helpers.runner import Runner, read_metrics
+from helpers.runner import Ended, Runner, read_metrics
+from helpers.wizard import Walk, all_walks, walk
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 SMALL = ("--epochs", "1", "--limit", "64", "--batch-size", "16", "--model", "mlp")
-SINGLE, MULTI_CPU, MULTI_GPU = 0, 1, 4
+SINGLE, MULTI_CPU, MULTI_GPU, TPU = "0", "1", "4", "10"
 """Rows of the wizard's menu of machines."""
-
-MENU = r"([^\r\n]*\?)\s+Please select[^\r]*enter\s.*\x1b\[\?25l"  # it ends by hiding the cursor
-FIELD = r"([^\r\n]*\?[^\r\n]*): ?$"
-
-
-def answer_wizard(file: Path, machine: int, answers: dict[str, str]) -> None:
-    """Let the wizard write a file; a question that contains a key gets its answer, others the default."""
-    words = ["-m", "accelerate.commands.accelerate_cli", "config", "--config_file", str(file)]
-    wizard = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60, dimensions=(50, 200))
-    left = {"type of machine": str(machine), **answers}
-    try:
-        while wizard.expect([MENU, FIELD, "configuration saved at"]) < 2:
-            key = next((key for key in left if key in wizard.match[1]), "")
-            wizard.send(f"{left.pop(key, '')}\r")
-        wizard.expect(pexpect.EOF)
-    finally:
-        wizard.close(force=True)
-    assert wizard.exitstatus == 0
-    assert not left, "never asked"
-
+OTHER_DEVICES = ("2", "3", "5", "6", "7", "8", "9")
 
 # Python 3.12 warns of any fork next to a thread; the child runs another program at once.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
+def launch(run: Runner, file: Path, *flags: str) -> Ended:
+    words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file), "-m", "accel_train"]
+    return run.program([*words, "train", *SMALL, *flags, "--output", "out"], **NO_GPUS)
+
+
+def errors(ended: Ended) -> list[str]:
+    """Return our lines on stderr: `accelerate launch` adds a traceback."""
+    return [line for line in ended.err.splitlines() if line.startswith(("error: ", "hint: "))]
+
+
 @pytest.mark.parametrize(
-    ("machine", "answers", "flags", "obtained"),
+    ("answers", "flags", "obtained"),
     [
-        slow(SINGLE, {"on CPU only": "yes"}, (), (1, "auto", None, "single process")),
-        (MULTI_CPU, {"How many processes": "2"}, (), (2, "auto", "gloo", "DDP")),
-        slow(MULTI_GPU, {"How many GPU": "2"}, ("--device", "cpu"), (2, "cpu", "gloo", "DDP")),
+        slow({"of machine": SINGLE, "on CPU only": "yes"}, (), (1, "auto", None, "single process")),
+        ({"of machine": MULTI_CPU, "How many processes": "2"}, (), (2, "auto", "gloo", "DDP")),
+        slow({"of machine": MULTI_GPU, "How many GPU": "2"}, ("--device", "cpu"), (2, "cpu", "gloo", "DDP")),
+        slow(
+            {"of machine": MULTI_GPU, "How many GPU": "2", "FullySharded": "yes"},
+            ("--device", "cpu"),
+            (2, "cpu", "gloo", "FSDP2"),
+        ),
     ],
-    ids=["one CPU process", "multi-CPU", "multi-GPU on CPUs"],
+    ids=["one CPU process", "multi-CPU", "multi-GPU on CPUs", "FSDP on CPUs"],
 )
 def test_config_of_the_wizard_starts_what_was_answered(
-    run: Runner,
-    machine: int,
-    answers: dict[str, str],
-    flags: tuple[str, ...],
-    obtained: tuple[int, str, str | None, str],
+    run: Runner, answers: dict[str, str], flags: tuple[str, ...], obtained: tuple[int, str, str | None, str]
 ) -> None:
-    answer_wizard(run.folder / "wizard.yaml", machine, answers)
-    words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "wizard.yaml", "-m", "accel_train"]
-    ended = run.program([*words, "train", *SMALL, *flags, "--output", "out"], **NO_GPUS)
+    file = run.folder / "wizard.yaml"
+    made = walk(file, answers)
+    assert all(any(key in question.text for question in made.questions) for key in answers), "never asked"
+    ended = launch(run, file, *flags)
     assert ended.code == 0, ended.err
     (record,) = read_metrics(run.folder / "out", "run")
     assert tuple(record[name] for name in ("world_size", "device_asked", "backend", "strategy")) == obtained
     assert (record["device"], record["precision"]) == ("cpu", "fp32")
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "hint"),
+    [
+        slow(
+            {"of machine": SINGLE},
+            "the launcher's configuration says use_cpu: false, but torch finds no GPU",
+            "set use_cpu: true in it, or add --device cpu",
+        ),
+        (
+            {"of machine": SINGLE, "on CPU only": "yes", "torch dynamo": "yes"},
+            "ACCELERATE_DYNAMO_BACKEND=INDUCTOR asks for torch.compile by Accelerate, which is not supported",
+            "add --compile, and remove dynamo_config from the launcher's configuration",
+        ),
+        slow(
+            {"of machine": MULTI_CPU, "How many processes": "2", "different machines": "2", "IP": "::1", "port": "1"},
+            "accelerate launch starts CPU processes on several machines only through MPI",
+            "start it as `accel_train train --processes N`, or with accelerate's --multi_gpu and --num_processes N",
+        ),
+    ],
+    ids=["GPU", "dynamo", "several machines"],
+)
+def test_unsupported_answer_is_one_error(run: Runner, answers: dict[str, str], error: str, hint: str) -> None:
+    file = run.folder / "wizard.yaml"
+    walk(file, answers)
+    ended = launch(run, file, "--exact")
+    assert ended.code != 0
+    assert errors(ended) == [f"error: {error}", f"hint: {hint}"], ended.err
+    assert not (run.folder / "out").exists()
+
+
+HOME = {"compute environment": "0", "should be used for distributed training": "2"}
+CUSTOM_DYNAMO = "customize the defaults sent to torch.compile"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("machine", "known", "fewest"),
+    [(SINGLE, (), 18), (MULTI_CPU, (CUSTOM_DYNAMO,), 8), (MULTI_GPU, (CUSTOM_DYNAMO,), 40)],
+    ids=["single", "multi-CPU", "multi-GPU"],
+)
+def test_every_path_of_the_wizard_runs_as_answered_or_is_refused(
+    run: Runner, machine: str, known: Collection[str], fewest: int
+) -> None:
+    base = HOME | {"of machine": machine}
+    walks = [made for made, file in all_walks(run.folder, base, known) if check(run, made, file)]
+    assert len(walks) >= fewest, "the wizard asks less than accelerate 1.15"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [*OTHER_DEVICES, TPU])
+def test_other_devices_run_as_answered_or_are_refused(run: Runner, machine: str) -> None:
+    file = run.folder / "wizard.yaml"
+    assert check(run, walk(file, HOME | {"of machine": machine}), file)
+
+
+@pytest.mark.slow
+def test_sagemaker_starts_nothing_here(run: Runner) -> None:
+    for made, file in all_walks(run.folder, {"compute environment": "1"}, known=(CUSTOM_DYNAMO,)):
+        assert check(run, made, file)
+
+
+def check(run: Runner, made: Walk, file: Path) -> bool:
+    """Check that the file of a walk runs what it says on CPUs, or is refused; return True."""
+    if not file.exists():
+        assert made.code, made  # the wizard has refused the answers
+        return True
+    stored = yaml.safe_load(file.read_text(encoding="utf-8"))
+    ended = launch(run, file, "--device", "cpu", "--dry-run")
+    rows = [line for line in ended.out.splitlines() if line.startswith(("devices ", "strategy ", "precision "))]
+    assert "report it" not in ended.err, made
+    if stored["compute_environment"] != "LOCAL_MACHINE" or stored.get("mpirun_config"):
+        assert ended.code or len(rows) == 3, made  # accelerate or mpirun may not start it
+    elif unsupported(stored):
+        assert (ended.code != 0, rows) == (True, []), made
+        started = stored["distributed_type"] != "XLA"  # accelerate itself wants torch_xla
+        assert [line.partition(":")[0] for line in errors(ended)] == ["error", "hint"] * started, (made, ended.err)
+    else:
+        processes = stored["num_processes"]
+        strategy = "single process" if processes == 1 else "FSDP2" if stored["distributed_type"] == "FSDP" else "DDP"
+        assert ended.code == 0, (made, ended.err)
+        assert rows[0].split()[1] == str(processes), made
+        assert rows[1].split(maxsplit=1)[1].startswith(strategy), made
+        assert rows[2].split()[1] == {"no": "fp32"}.get(stored["mixed_precision"], stored["mixed_precision"]), made
+    return True
+
+
+def unsupported(stored: Mapping[str, Any]) -> bool:
+    """Return whether a file of the wizard asks for what does not run on CPUs, or at all."""
+    fsdp = stored.get("fsdp_config", {})
+    return bool(
+        stored["distributed_type"] in ("DEEPSPEED", "MEGATRON_LM", "XLA")
+        or stored["mixed_precision"] in ("fp16", "fp8")
+        or stored.get("dynamo_config")
+        or stored.get("parallelism_config")
+        or stored["debug"]
+        or stored["enable_cpu_affinity"]
+        or fsdp.get("fsdp_version") == 1
+        or fsdp.get("fsdp_offload_params")
+        or fsdp.get("fsdp_activation_checkpointing")
+    )

@@ -72,6 +72,14 @@ class Runner:
             return self._finish([words], timeout, [environment])
         return self.program(words, timeout=timeout, **environment)
 
+    def tasks(self, *words: str | Path, environments: Sequence[Mapping[str, str]], timeout: float = 120) -> Ended:
+        """Run accel_train, or the script after `-c`, in a forked process per environment, as srun and mpirun do.
+
+        When one fails, the others are killed.
+        """
+        command = [*(() if words[0] == "-c" else LAUNCHERS["accel_train"](1)[1:]), *map(str, words)]
+        return self._finish([[sys.executable, *command]] * len(environments), timeout, environments)
+
     def script(self, *words: str | Path, processes: int, timeout: float = 120, **environment: str) -> Ended:
         """Run a Python script, or `-c CODE`, on forked ranks with the environment that a launcher gives them.
 
@@ -131,12 +139,13 @@ class Runner:
 
 def clean_environment() -> dict[str, str]:
     """Return this process's environment without the variables of launchers and terminals."""
+    of_clusters = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL")
     launchers = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     terminals = {"NO_COLOR", "COLUMNS", "LINES"}
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in launchers | terminals and not name.startswith(("ACCELERATE_", "ACCEL_TRAIN_"))
+        if name not in launchers | terminals and not name.startswith(("ACCELERATE_", "ACCEL_TRAIN_", *of_clusters))
     }
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 

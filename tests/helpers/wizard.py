@@ -2,13 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pexpect
 
-MENU = r"([^\r\n]*\?)\s+Please select[^\r]*enter\s(.*)\x1b\[\?25l"  # it ends by hiding the cursor
+MENU = r"([^\r\n]*\?[^\r\n]*)\s+Please select[^\r]*enter\s(.*)\x1b\[\?25l"  # it ends by hiding the cursor
 FIELD = r"([^\r\n]*(?:\?|:|\]|ran)) ?$"
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _DOWN = "\x1b[B"
@@ -62,21 +62,20 @@ def walk(file: Path, answers: Mapping[str, str]) -> Walk:
     return Walk(answers, tuple(questions), wizard.exitstatus)
 
 
-def all_walks(folder: Path, base: Mapping[str, str]) -> Iterator[Walk]:
+def all_walks(folder: Path, base: Mapping[str, str], known: Collection[str] = ()) -> Iterator[tuple[Walk, Path]]:
     """Walk the wizard so that each answer is given once to each question that can be reached from `base`.
 
-    Every walk differs from one that has been made by one answer, and writes `folder`/N.yaml.
+    Every walk differs by one answer from one made before, and writes a file, which is yielded too. Questions that
+    contain one of `known` keep their default.
     """
-    pending, known = [dict(base)], set()
+    pending, seen = [dict(base)], set()
     for number, answers in enumerate(pending):
-        made = walk(folder / f"{number}.yaml", answers)
-        yield made
+        made = walk(file := folder / f"{number}.yaml", answers)
+        yield made, file
         for question in made.questions:
-            if question.text in known:
-                continue
-            known.add(question.text)
-            if not any(key in question.text for key in base):
+            if question.text not in seen and not any(key in question.text for key in (*base, *known)):
                 pending += [{question.text: answer, **answers} for answer in question.alternatives]
+            seen.add(question.text)
 
 
 def _choices(listed: str) -> tuple[str, ...]:

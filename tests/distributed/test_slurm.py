@@ -1,0 +1,225 @@
+"""Debian's SLURM and Open MPI, really run: tasks are one run, which saves when told to stop; none outlives it."""
+
+import os
+import re
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from helpers.processes import wait_for_end, wait_until
+from helpers.runner import Ended, Runner, read_metrics
+from helpers.slurm import cluster, find_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+
+TRAIN = ["train", "--limit", "64", "--model", "mlp", "--batch-size", "8", "--device", "cpu", "--quiet"]
+SHORT = [*TRAIN, "--epochs", "2", "--global-batch-size", "32"]
+Endless = Callable[..., tuple[psutil.Popen, list[psutil.Process]]]
+
+
+def place(folder: Path) -> tuple[int, str, int, int]:
+    """Return processes, launcher, processes of this machine and threads of a run."""
+    (record,) = read_metrics(folder, "run")
+    return record["world_size"], record["launched_by"], record["local_world_size"], record["threads"]
+
+
+def same_weights(folder: Path, *names: str) -> bool:
+    return len({(folder / name / "model.safetensors").read_bytes() for name in names}) == 1
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[dict[str, str]]:
+    with cluster() as environment:
+        yield environment
+
+
+@pytest.fixture
+def start(run: Runner, request: pytest.FixtureRequest) -> Callable[..., Ended]:
+    """Return a function that runs a command line with accel_train, srun and mpirun in PATH."""
+
+    def call(*words: str, **more: str) -> Ended:
+        return run.program(words, **environment(request), **more)
+
+    return call
+
+
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    found = dict(request.getfixturevalue("slurm")) if "slurm" in request.fixturenames else {"PATH": os.environ["PATH"]}
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**found, **as_root, "PATH": os.pathsep.join((sysconfig.get_path("scripts"), found["PATH"]))}
+
+
+@pytest.mark.usefixtures("slurm")
+def test_srun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[..., Ended]) -> None:
+    commands: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+        "srun": (("srun", "-n", "2"), {}),
+        "port": (("srun", "-n", "2"), {"MASTER_PORT": "29541"}),
+        "pmi2": (("srun", "--mpi=pmi2", "-n", "2"), {}),
+        "nodes": (("srun", "-N", "2", "-n", "2"), {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}),
+    }
+    assert run(*SHORT, "--output", "own", processes=2).code == 0
+    with ThreadPoolExecutor(2) as pool:
+        ended = pool.map(
+            lambda name: start(*commands[name][0], "accel_train", *SHORT, "--output", name, **commands[name][1]),
+            commands,
+        )
+        for one in ended:
+            assert one.code == 0, one.err
+            assert one.out.count("validation accuracy") == 1
+    assert same_weights(run.folder, "own", *commands)
+    assert {name: place(run.folder / name) for name in commands} == {
+        **dict.fromkeys(commands, (2, "srun", 2, 1)),
+        "nodes": (2, "srun", 1, 1),
+    }
+
+
+SCRIPT = """#!/bin/bash
+accel_train {0} --output alone
+accel_train {0} --processes 2 --output own
+srun accel_train {0} --output srun
+srun -n 1 accel_train {0} --processes 2 --output inside
+mpirun -n 2 accel_train {0} --output mpirun
+"""
+
+
+@pytest.mark.usefixtures("slurm")
+def test_script_of_sbatch_is_one_process_and_starts_what_it_asks_for(run: Runner, start: Callable[..., Ended]) -> None:
+    (run.folder / "job.sh").write_text(SCRIPT.format(" ".join(SHORT)))
+    ended = start("sbatch", "--wait", "-n", "2", "--output", "job.log", "job.sh")
+    assert ended.code == 0, ended.err + (run.folder / "job.log").read_text()
+    names = ("alone", "own", "srun", "inside", "mpirun")
+    assert {name: place(run.folder / name)[:2] for name in names} == {
+        "alone": (1, "accel_train"),
+        "own": (2, "accel_train"),
+        "srun": (2, "srun"),
+        "inside": (2, "accel_train"),
+        "mpirun": (2, "mpirun"),
+    }
+    assert same_weights(run.folder, "own", "srun", "inside", "mpirun")
+
+
+@pytest.mark.usefixtures("slurm")
+def test_two_torchruns_of_srun_are_refused_as_two_runs(run: Runner, start: Callable[..., Ended]) -> None:
+    torchrun = ("torchrun", "--standalone", "--nproc_per_node", "2", "-m", "accel_train")
+    ended = start("srun", "-n", "2", *torchrun, *SHORT, "--output", "out")
+    assert ended.code != 0
+    assert "error: srun has started 2 tasks, but GROUP_WORLD_SIZE=1: all would train the same run" in ended.err
+    assert not (run.folder / "out").exists()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_mpirun_over_two_nodes_of_slurm_asks_for_the_meeting_point(run: Runner, start: Callable[..., Ended]) -> None:
+    mpirun = ("salloc", "-N", "2", "-n", "2", "mpirun")
+    refused = start(*mpirun, "accel_train", *SHORT, "--output", "out")
+    assert refused.code != 0
+    assert "error: mpirun has started 2 processes on several machines, and MASTER_ADDR or MASTER_PORT" in refused.err
+    assert not (run.folder / "out").exists()
+    given = ("-x", "MASTER_ADDR=127.0.0.1", "-x", "MASTER_PORT=29542", "-x", "GLOO_SOCKET_IFNAME=lo")
+    ended = start(*mpirun, *given, "accel_train", *SHORT, "--output", "out")
+    assert ended.code == 0, ended.err
+    assert place(run.folder / "out") == (2, "mpirun", 1, 1)
+
+
+def test_mpirun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[..., Ended]) -> None:
+    find_program("mpirun")
+    mpirun = ("mpirun", "-n", "2", "accel_train", *SHORT, "--output")
+    commands: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+        "mpirun": (mpirun, {}),
+        "port": (mpirun, {"MASTER_PORT": "29543"}),
+        "shell": (("mpirun", "-n", "2", "sh", "-c", 'accel_train "$@"; exit $?', "sh", *mpirun[4:]), {}),
+    }
+    assert run(*SHORT, "--output", "own", processes=2).code == 0
+    with ThreadPoolExecutor(2) as pool:
+        for one in pool.map(lambda name: start(*commands[name][0], name, **commands[name][1]), commands):
+            assert one.code == 0, one.err
+            assert one.out.count("validation accuracy") == 1
+    assert same_weights(run.folder, "own", *commands)
+    assert {place(run.folder / name) for name in commands} == {(2, "mpirun", 2, 1)}
+
+
+@pytest.fixture
+def endless(run: Runner, request: pytest.FixtureRequest) -> Iterator[Endless]:
+    """Return a function that starts a run without end, and returns its launcher and its ranks once it has saved."""
+    started: list[psutil.Process] = []
+
+    def call(*launcher: str, options: Sequence[str] = ()) -> tuple[psutil.Popen, list[psutil.Process]]:
+        variables = {**os.environ, **environment(request), "OMP_NUM_THREADS": "1"}
+        with (run.folder / "log").open("w") as log:
+            program = psutil.Popen(
+                [
+                    *launcher,
+                    "accel_train",
+                    *TRAIN,
+                    "--epochs",
+                    "1000000",
+                    *options,
+                    "--output",
+                    str(run.folder / "out"),
+                ],
+                cwd=run.folder,
+                env=variables,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        started.append(program)
+        wait_until(lambda: bool(list(run.folder.glob("out/checkpoints/update_*"))), 60)
+        started.extend(ranks := [process for process in psutil.process_iter() if trains_in(process, run.folder)])
+        assert len(ranks) == 2
+        return program, ranks
+
+    yield call
+    for process in started:
+        if process.is_running():
+            process.kill()
+            process.wait(10)
+
+
+def trains_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return str(folder / "out") in words and Path(words[0]).name.startswith("python")
+
+
+@pytest.mark.parametrize(("option", "name", "code"), [((), "SIGTERM", 143), (("--signal=USR1",), "SIGUSR1", 138)])
+def test_scancel_saves_and_ends_the_tasks_of_srun(
+    run: Runner,
+    start: Callable[..., Ended],
+    endless: Endless,
+    slurm: dict[str, str],
+    option: tuple[str, ...],
+    name: str,
+    code: int,
+) -> None:
+    srun, ranks = endless("srun", "-n", "2", "--job-name", "endless")
+    assert start("scancel", *option, "--name", "endless").code == 0
+    assert srun.wait(30) == code
+    for rank in ranks:
+        wait_for_end(rank, 10)
+    log = (run.folder / "log").read_text()
+    assert re.search(rf"^stopped by {name} after update \d+ \(saved\)", log, re.M), log
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
+def test_death_of_the_launcher_ends_the_tasks(endless: Endless, slurm: dict[str, str], launcher: str) -> None:
+    program, ranks = endless(launcher, "-n", "2")
+    program.kill()
+    program.wait(10)
+    for rank in ranks:
+        wait_for_end(rank, 15)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_hung_task_is_reported_and_killed(run: Runner, endless: Endless) -> None:
+    program, ranks = endless("srun", "-n", "2", options=["--timeout", "5"])
+    hung = next(rank for rank in ranks if rank.environ()["SLURM_PROCID"] == "1")
+    hung.suspend()
+    assert program.wait(40) != 0
+    log = (run.folder / "log").read_text()
+    assert f"rank 1 (process {hung.pid} on" in log
+    assert "has not answered for 5 s (--timeout): killed" in log
