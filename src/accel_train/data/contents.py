@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accel_train.data.sources.base import DataSet, Source, Subset
+from accel_train.data.sources.names import class_name
 from accel_train.loggers.text import quantity
 
 Files = Mapping[str, Mapping[str, int]]
@@ -161,7 +162,7 @@ def _count_changes(split: str, before: Contents, now: Contents) -> Iterator[str]
 
 
 def _class_of(path: str) -> str:
-    return path.partition("/")[0]
+    return class_name(path.partition("/")[0])
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -37,6 +37,18 @@ _open_packed = _imported_on_use("accel_train.data.packing.source:open_packed")
 _open_packed_for_evaluation = _imported_on_use("accel_train.data.packing.source:open_packed_for_evaluation")
 _packed_notes = _imported_on_use("accel_train.data.packing.source:packed_notes")
 
+def is_folder(name: str) -> bool:
+    """Return whether a data set is a folder here.
+
+    Raises:
+        UserError: its path cannot be followed.
+    """
+    try:
+        return Path(name).is_dir()
+    except OSError as error:  # no permission above it, or no path at all
+        raise UserError(f"--data {name}: {error.strerror}", "give the path of a folder that you may read") from None
+
+
 PUBLISHED: dict[str, Opener] = {
     "digits": open_digits,
     "fashion-mnist": open_fashion_mnist,
@@ -49,8 +61,8 @@ PUBLISHED: dict[str, Opener] = {
 """Sources known by name."""
 _BY_FORM: tuple[tuple[Callable[[str], bool], Opener], ...] = (
     (is_synthetic, open_synthetic),
-    (lambda name: is_packed(Path(name)), _open_packed),
-    (lambda name: Path(name).is_dir(), _open_folder),
+    (lambda name: is_folder(name) and is_packed(Path(name)), _open_packed),
+    (is_folder, _open_folder),
     (is_function_name, open_function),
 )
 """Sources recognized by the form of the name; the first match is opened."""
@@ -99,12 +111,9 @@ def data_notes(name: str) -> tuple[str, ...]:
 def _find_opener(name: str) -> Opener:
     if name in PUBLISHED:
         return PUBLISHED[name]
-    try:
-        for matches, opener in _BY_FORM:
-            if matches(name):
-                return opener
-    except OSError as error:  # no permission above it, or no path at all
-        raise UserError(f"--data {name}: {error.strerror}", "give the path of a folder that you may read") from None
+    for matches, opener in _BY_FORM:
+        if matches(name):
+            return opener
     close = difflib.get_close_matches(name, [*PUBLISHED, "synthetic"], n=1)
     raise UserError(
         f"--data {name}: neither a known data set nor a folder",

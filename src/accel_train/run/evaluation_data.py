@@ -6,7 +6,7 @@ from pathlib import Path
 from accel_train.checkpoints.run_folder import Description, read_files
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.contents import Contents, changes, contents_of, files_of
-from accel_train.data.open import is_path, open_data, open_for_evaluation
+from accel_train.data.open import is_folder, is_path, open_data, open_for_evaluation
 from accel_train.data.sources.base import DataSet, Source
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
@@ -31,7 +31,7 @@ def open_evaluation_data(
     """
     if config.data is None:
         found = _own(config, trained_by, description, run)
-    elif is_path(config.data) and Path(config.data).is_dir():
+    elif is_path(config.data) and is_folder(config.data):
         found = _folder(config.data, trained_by, description, run)
     else:
         found = EvaluationData(_open(config.data, config, trained_by, own=False).val)
@@ -40,7 +40,7 @@ def open_evaluation_data(
 
 
 def _own(config: EvaluateConfig, trained_by: ResolvedConfig, description: Description, run: Path) -> EvaluationData:
-    if is_path(trained_by.data) and not Path(trained_by.data).exists():
+    if is_path(trained_by.data) and not is_folder(trained_by.data):
         raise UserError(
             f"{run} was trained on {trained_by.data}, which is not found from {Path.cwd()}", "give it as --data PATH"
         )

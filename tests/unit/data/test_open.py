@@ -49,6 +49,11 @@ def test_limit_applies_to_both_splits() -> None:
     assert data.train.read([1], None, View(4, random_crop=False))[1].tolist() == [6]  # 100 / 15
 
 
+def test_path_that_cannot_be_followed_is_rejected() -> None:
+    name = "x" * 5000
+    assert refusal(name) == (f"--data {name}: File name too long", "give the path of a folder that you may read")
+
+
 def test_folder_is_opened_by_its_path(tmp_path: Path) -> None:
     assert refusal(str(tmp_path))[0] == f"{tmp_path} holds no class folders"
 
