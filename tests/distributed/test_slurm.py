@@ -13,6 +13,8 @@ from helpers.processes import wait_for_end, wait_until
 from helpers.runner import Ended, Runner, read_metrics
 from helpers.slurm import cluster, find_program
 
+from accel_train.distributed.environment_check import row_of
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 
 TRAIN = ["train", "--limit", "64", "--model", "mlp", "--batch-size", "8", "--device", "cpu", "--quiet"]
@@ -76,20 +78,34 @@ def test_srun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[...,
     }
 
 
+@pytest.mark.usefixtures("slurm")
+def test_table_has_every_variable_that_srun_and_mpirun_set(run: Runner, start: Callable[..., Ended]) -> None:
+    inherited = set(start("env", "-0").out.split("\0"))
+    for launcher in (("srun", "-n", "2"), ("srun", "--mpi=pmi2", "-c", "2", "-n", "2"), ("mpirun", "-n", "2")):
+        ended = start(*launcher, "sh", "-c", "env -0 > environment.$$")  # a file each: outputs are mixed
+        assert ended.code == 0, ended.err
+        for file in run.folder.glob("environment.*"):
+            names = {line.partition("=")[0] for line in file.read_text().split("\0") if line not in inherited}
+            assert len(names) > 40
+            assert not [name for name in names - {"TMPDIR", "PWD", "OLDPWD"} if row_of(name) is None]
+
+
 SCRIPT = """#!/bin/bash
 accel_train {0} --output alone
 accel_train {0} --processes 2 --output own
 srun accel_train {0} --output srun
 srun -n 1 accel_train {0} --processes 2 --output inside
 mpirun -n 2 accel_train {0} --output mpirun
+touch done
 """
 
 
 @pytest.mark.usefixtures("slurm")
 def test_script_of_sbatch_is_one_process_and_starts_what_it_asks_for(run: Runner, start: Callable[..., Ended]) -> None:
     (run.folder / "job.sh").write_text(SCRIPT.format(" ".join(SHORT)))
-    ended = start("sbatch", "--wait", "-n", "2", "--output", "job.log", "job.sh")
-    assert ended.code == 0, ended.err + (run.folder / "job.log").read_text()
+    ended = start("sbatch", "-n", "2", "--output", "job.log", "job.sh")
+    assert ended.code == 0, ended.err
+    wait_until((run.folder / "done").exists, 100)  # sbatch --wait looks every 30 s
     names = ("alone", "own", "srun", "inside", "mpirun")
     assert {name: place(run.folder / name)[:2] for name in names} == {
         "alone": (1, "accel_train"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers.marks import slow
+from helpers.marks import chaos, slow
 from helpers.runner import Ended, Runner, read_metrics
 from helpers.wizard import Walk, all_walks, walk
 
@@ -89,31 +89,38 @@ def test_unsupported_answer_is_one_error(run: Runner, answers: dict[str, str], e
 
 
 HOME = {"compute environment": "0", "should be used for distributed training": "2"}
+FSDP, MEGATRON = "FullyShardedDataParallel", "Megatron-LM"
+OF_ALL = ("torch dynamo", "mixed precision", "checked while running", "numa", "DeepSpeed")
+"""Questions that are asked with and without FSDP and Megatron-LM."""
 CUSTOM_DYNAMO = "customize the defaults sent to torch.compile"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("machine", "known", "fewest"),
-    [(SINGLE, (), 18), (MULTI_CPU, (CUSTOM_DYNAMO,), 8), (MULTI_GPU, (CUSTOM_DYNAMO,), 40)],
-    ids=["single", "multi-CPU", "multi-GPU"],
+    ("answers", "known", "fewest"),
+    [
+        slow({"of machine": SINGLE}, (), 16),
+        slow({"of machine": MULTI_CPU}, (CUSTOM_DYNAMO,), 9),
+        chaos({"of machine": MULTI_GPU}, (CUSTOM_DYNAMO, FSDP, MEGATRON), 9),
+        slow({"of machine": MULTI_GPU, FSDP: "yes"}, OF_ALL, 12),
+        chaos({"of machine": MULTI_GPU, FSDP: "yes", "FSDP version": "0"}, OF_ALL, 12),
+        chaos({"of machine": MULTI_GPU, MEGATRON: "yes"}, OF_ALL, 6),
+    ],
+    ids=["single", "multi-CPU", "multi-GPU", "FSDP 2", "FSDP 1", "Megatron-LM"],
 )
 def test_every_path_of_the_wizard_runs_as_answered_or_is_refused(
-    run: Runner, machine: str, known: Collection[str], fewest: int
+    run: Runner, answers: dict[str, str], known: Collection[str], fewest: int
 ) -> None:
-    base = HOME | {"of machine": machine}
-    walks = [made for made, file in all_walks(run.folder, base, known) if check(run, made, file)]
+    walks = [made for made, file in all_walks(run.folder, HOME | answers, known) if check(run, made, file)]
     assert len(walks) >= fewest, "the wizard asks less than accelerate 1.15"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", [*OTHER_DEVICES, TPU])
+@pytest.mark.parametrize("machine", [slow(TPU), slow(OTHER_DEVICES[0]), *map(chaos, OTHER_DEVICES[1:])])
 def test_other_devices_run_as_answered_or_are_refused(run: Runner, machine: str) -> None:
     file = run.folder / "wizard.yaml"
     assert check(run, walk(file, HOME | {"of machine": machine}), file)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_sagemaker_starts_nothing_here(run: Runner) -> None:
     for made, file in all_walks(run.folder, {"compute environment": "1"}, known=(CUSTOM_DYNAMO,)):
         assert check(run, made, file)

@@ -53,9 +53,10 @@ def _import_function(name: str, option: str) -> Callable[..., Any]:
     try:
         function = import_object(name)
     except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"{option} {name}: {error}", f"make {module} importable from the current directory, and define {attribute}"
-        ) from None
+        hint = f"make {module} importable from the current directory, and define {attribute}"
+        if (first := module.partition(".")[0]) in sys.stdlib_module_names:
+            hint = f"rename your module: {first} is one of Python's own"
+        raise UserError(f"{option} {name}: {error}", hint) from None
     if not callable(function):
         raise UserError(f"{option} {name} is not a function", f"define `def {attribute}(…)` in {module}")
     called: Callable[..., Any] = function

@@ -16,7 +16,7 @@ _ITSELF = ("accelerate-launch", "accelerate.commands.launch")
 _WITH_COMMANDS = ("accelerate", "accelerate.commands.accelerate_cli")
 _UNHEARD = (
     *("gradient_", "zero", "offload_", "use_deepspeed", "deepspeed_", "use_megatron_lm", "megatron_lm_"),
-    *("use_parallelism_config", "parallelism_config_", "fp8_", "downcast_bf16"),
+    *("use_parallelism_config", "parallelism_config_", "fp8_", "downcast_bf16", "enable_cpu_affinity"),
 )
 """Prefixes of options that have no effect, or whose variables are refused before."""
 _FSDP = ("use_fsdp", "fsdp_")
@@ -60,7 +60,7 @@ def check_unheard(asked: Asked | None) -> None:
         UserError: it was.
     """
     for name, value in (asked.unheard if asked else {}).items():
-        row = row_of(f"ACCELERATE_{name.upper()}")
+        row = row_of(f"ACCELERATE_{name.removeprefix('enable_').upper()}")
         if not isinstance(row, Refused):
             raise UserError(
                 f"{name} {value} of accelerate launch has no effect with its other options",
@@ -86,10 +86,12 @@ def _read(words: Sequence[str], environ: Mapping[str, str]) -> Asked:
     parser = launch_command_parser()
     options, defaults = vars(parser.parse_args(words)), vars(parser.parse_args(["script"]))
     # As Accelerate does: its default file is read unless --cpu is given.
-    file = Path(options["config_file"] or default_config_file)
-    stored = yaml.safe_load(file.read_text()) if file.is_file() and not options["cpu"] else {}
+    file = options["config_file"] or ("" if options["cpu"] else default_config_file)
+    stored = (yaml.safe_load(Path(file).read_text(encoding="utf-8")) if Path(file).is_file() else None) or {}
     processes = options["num_processes"] or stored.get("num_processes")
-    given = {key: value for part in stored.values() if isinstance(part, dict) for key, value in part.items()}
+    parts = [part for part in stored.values() if isinstance(part, dict)]
+    given = {name: value for name, value in stored.items() if value not in parts}
+    given |= {name: value for part in parts for name, value in part.items()}
     given |= {name: value for name, value in options.items() if value != defaults[name]}
     unheard = _UNHEARD if "ACCELERATE_USE_FSDP" in environ else (*_UNHEARD, *_FSDP)
     return Asked(

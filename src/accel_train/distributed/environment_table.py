@@ -178,6 +178,8 @@ TABLE: dict[str, Row] = {
     **dict.fromkeys(("GROUP_*", "ROLE_*", "NODE_RANK", "NPROC"), Harmless("RANK and LOCAL_RANK say the same")),
     "FORK_LAUNCHED": Harmless("accel_train leaves the process group itself"),
     **dict.fromkeys(("SLURM_*", "OMPI_*", "PMI_*", "PMIX_*", "MPI_*", "MV2_*"), _OF_JOB),
+    **dict.fromkeys(("SLURMD_*", "SRUN_*", "HYDI_*", "MPIR_*", "HFI_*", "IPATH_*", "SM_*"), _OF_JOB),
+    **dict.fromkeys(("JSM_*", "FLUX_*", "PALS_*", "ALPS_*", "HOROVOD_*", "PBS_*"), _OF_JOB),
     # threads
     "OMP_NUM_THREADS": Obeyed(thread_counts, unless=("threads", "exact")),
     "MKL_NUM_THREADS": Obeyed(count, unless=("threads", "exact")),

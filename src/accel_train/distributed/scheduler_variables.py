@@ -14,9 +14,9 @@ _FIRST_PORT, _PORTS = 10_000, 19_001
 """Up to 29000: below torchrun's 29500, and below 32768, where Linux begins to give ports to connections. A prime."""
 _PORTS_PER_JOB = 131
 """Jobs with successive numbers are so far apart, so that the steps of one do not meet the other."""
-_FIRST_HOST = re.compile(r"(?:[^,\[\]]|\[[^\[\]]+\])+")
-_FIRST_IN_BRACKETS = re.compile(r"\[([^],-]+)[^]]*\]")
-_TASKS_OF_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_FIRST_HOST = r"(?:[^,\[\]]|\[[^\[\]]+\])+"
+_FIRST_IN_BRACKETS = r"\[([^],-]+)[^]]*\]"
+_TASKS_OF_NODES = r"(\d+)(?:\(x(\d+)\))?"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _srun(environ: Environment, starter: int, cpus: int | None) -> Task | None:
     names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID")
     rank, count, local_rank, node, job, step = (_number(environ, name) for name in names)
     per_node, hosts = _tasks_of_nodes(environ), environ.get("SLURM_STEP_NODELIST", "")
-    first, local_count = _FIRST_HOST.match(hosts), sum(per_node[node : node + 1])
+    first, local_count = re.match(_FIRST_HOST, hosts), sum(per_node[node : node + 1])
     if not first or not local_count:
         raise UserError(f"SLURM_STEP_NODELIST={hosts} does not name node {node}", "pass all variables SLURM_* on")
     if len(environ.get("SLURM_GTIDS", local_count * ",").split(",")) < local_count:
@@ -92,7 +92,7 @@ def _srun(environ: Environment, starter: int, cpus: int | None) -> Task | None:
         "srun",
         *(rank, count, local_rank, local_count),
         job=f"{job}.{step}",
-        host="127.0.0.1" if len(per_node) == 1 else _FIRST_IN_BRACKETS.sub(r"\1", first[0]),
+        host="127.0.0.1" if len(per_node) == 1 else re.sub(_FIRST_IN_BRACKETS, r"\1", first[0]),
         port=_FIRST_PORT + (job * _PORTS_PER_JOB + step) % _PORTS,
         cpus=_number(environ, "SLURM_CPUS_ON_NODE") if "SLURM_CPUS_ON_NODE" in environ else None,
     )
@@ -111,7 +111,7 @@ def _check_batch_script(environ: Environment) -> None:
 def _tasks_of_nodes(environ: Environment) -> list[int]:
     counts: list[int] = []
     for part in environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
-        if not (found := _TASKS_OF_NODES.fullmatch(part)):
+        if not (found := re.fullmatch(_TASKS_OF_NODES, part)):
             raise UserError(
                 f"SLURM_STEP_TASKS_PER_NODE={part} is no list such as 2(x3),1", "pass all variables SLURM_* on"
             )

@@ -113,3 +113,26 @@ def test_value_is_not_a_function() -> None:
 def test_import_object_imports_classes_and_values() -> None:
     assert import_object("pathlib:Path") is Path
     assert import_object("sys:path") is sys.path
+
+
+def test_current_directory_is_searched_after_pythons_modules_and_before_installed_ones(tmp_path: Path) -> None:
+    for name in ("wave", "pluggy"):  # of Python, and of an installed package
+        (tmp_path / f"{name}.py").write_text("def build(): return 'of the user'")
+        sys.modules.pop(name, None)
+    assert call_function("pluggy:build", "--model") == "of the user"
+    message, hint = refusal("wave:build")
+    assert message == "--model wave:build: module 'wave' has no attribute 'build'"
+    assert hint == "rename your module: wave is one of Python's own"
+    position = sys.path.index(str(tmp_path))
+    assert not any("site-packages" in entry for entry in sys.path[:position])
+    assert call_function("mine.nets:none_of_it", "--model") == "called"
+    assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_current_directory_keeps_the_position_that_the_user_gave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = list(sys.path)
+    call_function("mine.nets:none_of_it", "--model")
+    assert sys.path == before

@@ -159,6 +159,7 @@ def test_other_programs_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         ((), "fsdp_config:\n  fsdp_version: 2", "fsdp_version 2 of accelerate launch has no effect", "remove it"),
         (("--megatron_lm_tp_degree", "2"), "", "megatron_lm_tp_degree 2 of accelerate launch has", "remove it"),
         (("--parallelism_config_tp_size", "2"), "", "parallelism_config_tp_size 2 of accelerate", "remove it"),
+        ((), "enable_cpu_affinity: true", "enable_cpu_affinity True of accelerate launch asks for CPU", "set enable_"),
         (("--downcast_bf16",), "", "downcast_bf16 True of accelerate launch asks for bf16 on TPUs", "remove it"),
     ],
 )
@@ -170,6 +171,12 @@ def test_option_without_effect_is_refused(
         check_unheard(asked_of_accelerate())
     assert refused.value.message.startswith(message)
     assert refused.value.hint.startswith(hint)
+
+
+def test_file_of_the_wizard_that_asks_for_nothing_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = write(tmp_path, "downcast_bf16: 'no'\nenable_cpu_affinity: false\ndeepspeed_config: {}\nfsdp_config: {}")
+    start(monkeypatch, "accelerate", "launch", "--config_file", file, "x")
+    check_unheard(asked_of_accelerate())
 
 
 def test_options_that_ask_for_nothing_are_accepted() -> None:
