@@ -8,7 +8,7 @@ from helpers.runner import Runner
 
 SETTINGS = """
 import resource, torch
-from accel_train.training.torch_settings import set_torch_options
+from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
 def page_faults():
     for _ in range(2):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -17,6 +17,7 @@ def page_faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 before = page_faults()
 set_torch_options(None, exact=False)
+keep_freed_memory()
 print(torch.get_num_threads(), before, page_faults())
 """
 SEARCH = """

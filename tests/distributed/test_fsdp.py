@@ -150,5 +150,5 @@ def test_fsdp2_on_one_process_and_fsdp_1_are_rejected(run: Runner) -> None:
     launch = [*LAUNCHERS["accelerate"](1)[:3], "--config_file", "old.yaml", "-m", "accel_train", "train"]
     old = run.program(launch, CUDA_VISIBLE_DEVICES="")
     assert old.code != 0
-    assert "error: the launcher's configuration asks for FSDP 1, which is not supported" in old.err
+    assert "error: FSDP_VERSION=1 asks for FSDP 1, which is not supported" in old.err
     assert "hint: set fsdp_version: 2 in fsdp_config" in old.err

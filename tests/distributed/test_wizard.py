@@ -101,7 +101,7 @@ CUSTOM_DYNAMO = "customize the defaults sent to torch.compile"
         slow({"of machine": SINGLE}, (), 16),
         slow({"of machine": MULTI_CPU}, (CUSTOM_DYNAMO,), 9),
         chaos({"of machine": MULTI_GPU}, (CUSTOM_DYNAMO, FSDP, MEGATRON), 9),
-        slow({"of machine": MULTI_GPU, FSDP: "yes"}, OF_ALL, 12),
+        chaos({"of machine": MULTI_GPU, FSDP: "yes"}, OF_ALL, 12),
         chaos({"of machine": MULTI_GPU, FSDP: "yes", "FSDP version": "0"}, OF_ALL, 12),
         chaos({"of machine": MULTI_GPU, MEGATRON: "yes"}, OF_ALL, 6),
     ],

@@ -37,7 +37,7 @@ def test_batch_is_untouched_while_it_and_the_next_are_held() -> None:
         for batch in batches(loader_of(EchoSource(11), sizes)):
             if held is not None:
                 time.sleep(0.005)
-                assert held.images_BCHW.tolist() == (held.sample_indices_B % 11).tolist()
+                assert held.images_BCHW[:, 0].tolist() == (held.sample_indices_B % 11).tolist()
             held = batch
 
 
@@ -81,7 +81,7 @@ def test_too_little_memory_for_a_batch_is_an_error_of_this_process(monkeypatch: 
         list(batches(loader_of(EchoSource(11), epochs=1)))
     except LocalError as error:  # pytest.raises would keep the workers alive until garbage is collected
         message = error.message
-    assert message.startswith("cannot get 32 bytes of memory for a batch of a loader worker: ")
+    assert message.startswith("cannot get 64 bytes of memory for a batch of a loader worker: ")
     assert message.endswith("Cannot allocate memory")
 
 

@@ -18,7 +18,7 @@ from accel_train.bench.results import Setting
 from accel_train.distributed import accelerator as distributed
 from accel_train.models.build import build_model
 from accel_train.training.optimizers import build_optimizer
-from accel_train.training.torch_settings import set_torch_options
+from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -27,6 +27,7 @@ def images_per_second(setting: Setting, *, model: str, classes: int, channels: i
     """Collective: train with a setting; return the images/s of all processes from the second update on."""
     precision = setting.precision
     set_torch_options(threads=None, exact=False)
+    keep_freed_memory()
     processes = distributed.start(device=setting.device, backend=None, precision=precision, timeout=300)
     device, dtype = processes.device, processes.dtype
     torch.manual_seed(0)

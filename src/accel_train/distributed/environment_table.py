@@ -5,6 +5,7 @@ A name that ends in ``*`` stands for all names that begin so and have no row of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from logging import getLevelNamesMapping
 
 NOTHING = ("", "0", "n", "no", "f", "false", "off", "none")
 """Values, in lower case, that ask for nothing."""
@@ -43,6 +44,13 @@ def port(value: str) -> int:
     if not 0 < (found := number(value)) < 1 << 16:
         raise ValueError("is not a port from 1 to 65535")
     return found
+
+
+def log_level(value: str) -> str:
+    """Return the name of a level of Python's logging."""
+    if value.upper() not in getLevelNamesMapping():
+        raise ValueError("is no log level")
+    return value.upper()
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,8 @@ TABLE: dict[str, Row] = {
     ),
     "ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE": Refused("SageMaker's own data parallelism", "choose no distributed type"),
     "ACCELERATE_USE_SAGEMAKER": Harmless("names the place only"),
-    "ACCELERATE_LOG_LEVEL": _DIAGNOSTICS,
-    "ACCELERATE_ENABLE_RICH": _DIAGNOSTICS,
+    "ACCELERATE_LOG_LEVEL": Obeyed(log_level, printed=False),
+    **dict.fromkeys(("ACCELERATE_ENABLE_RICH", "FORK_LAUNCHED", "USE_TORCH_XLA"), Obeyed(flag, printed=False)),
     "ACCELERATE_DISABLE_RICH": _DIAGNOSTICS,
     "ACCELERATE_DEBUG_RDV_FILE": Harmless("for Accelerate's debug_launcher"),
     "ACCELERATE_BYPASS_DEVICE_MAP": Harmless("for models that Accelerate has split over devices"),
@@ -176,7 +184,6 @@ TABLE: dict[str, Row] = {
     ),
     "TORCH_WORKER_SERVER_SOCKET": _DIAGNOSTICS,
     **dict.fromkeys(("GROUP_*", "ROLE_*", "NODE_RANK", "NPROC"), Harmless("RANK and LOCAL_RANK say the same")),
-    "FORK_LAUNCHED": Harmless("accel_train leaves the process group itself"),
     **dict.fromkeys(("SLURM_*", "OMPI_*", "PMI_*", "PMIX_*", "MPI_*", "MV2_*"), _OF_JOB),
     **dict.fromkeys(("SLURMD_*", "SRUN_*", "HYDI_*", "MPIR_*", "HFI_*", "IPATH_*", "SM_*"), _OF_JOB),
     **dict.fromkeys(("JSM_*", "FLUX_*", "PALS_*", "ALPS_*", "HOROVOD_*", "PBS_*"), _OF_JOB),
@@ -188,21 +195,17 @@ TABLE: dict[str, Row] = {
     "OMP_DYNAMIC": Refused("a number of threads that depends on the load", _THREADS),
     "OMP_THREAD_LIMIT": Refused("a limit that torch does not see", _THREADS, ("",)),
     "OMP_MAX_ACTIVE_LEVELS": Refused("one thread, which torch does not see", _THREADS, ("", *"123456789")),
-    "OMP_*": _SPEED,
-    "GOMP_*": _SPEED,
-    "KMP_*": _SPEED,
+    **dict.fromkeys(("OMP_*", "GOMP_*", "KMP_*"), _SPEED),
     # numbers
     "NVIDIA_TF32_OVERRIDE": Refused("TF32 on or off behind torch", "use --precision tf32 or fp32, and unset it", ("",)),
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": Refused("TF32", "use --precision tf32 instead, and remove it"),
     "ONEDNN_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
     "DNNL_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
     "PYTORCH_MPS_FAST_MATH": Refused("less precision", "use --precision bf16 instead"),
-    "CUBLAS_WORKSPACE_CONFIG": Obeyed(),
-    "ONEDNN_MAX_CPU_ISA": Obeyed(),
-    "DNNL_MAX_CPU_ISA": Obeyed(),
-    "ATEN_CPU_CAPABILITY": Obeyed(),
-    "MKL_CBWR": Obeyed(),
-    "MKL_ENABLE_INSTRUCTIONS": Obeyed(),
+    **dict.fromkeys(
+        ("CUBLAS_WORKSPACE_CONFIG", "ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"), Obeyed()
+    ),
+    **dict.fromkeys(("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"), Obeyed()),
     # the compiler
     "TORCH_COMPILE_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),
     "TORCHDYNAMO_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),
@@ -233,7 +236,7 @@ TABLE: dict[str, Row] = {
     **dict.fromkeys(
         ("NEURON_RT_VISIBLE_CORES", "SDAA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "DEEPSPEED_USE_HPU"), _OTHER_DEVICES
     ),
-    **dict.fromkeys(("PT_HPU_LAZY_MODE", "PJRT_DEVICE", "TPU_NAME", "XLA_*", "USE_TORCH_XLA"), _OTHER_DEVICES),
+    **dict.fromkeys(("PT_HPU_LAZY_MODE", "PJRT_DEVICE", "TPU_NAME", "XLA_*"), _OTHER_DEVICES),
     "MLFLOW_*": _TRACKER,
     "CLEARML_*": _TRACKER,
     "AWS_*": Harmless("for Amazon's tools"),

@@ -49,8 +49,8 @@ def rank_in(environ: Environment) -> int | None:
     Raises:
         UserError: the launcher's variables are incomplete or malformed.
     """
-    if launched(environ):
-        return int(environ["RANK"])
+    if rank := environ.get("RANK", "").strip():
+        return int(rank)
     task = find_task(environ, starter=0, cpus=None)
     return task.rank if task else None
 

@@ -31,7 +31,7 @@ from accel_train.system.folder_lock import FolderLock
 from accel_train.training.loop import Training
 from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 from accel_train.training.profiler import check_length
-from accel_train.training.torch_settings import set_torch_options
+from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
 
 def _start(asked: TrainConfig) -> Processes:
     """Collective: form the process group."""
+    keep_freed_memory()  # not before the data are read: what that frees goes back to the system
     processes = start(
         device=asked.device,
         backend=asked.backend,

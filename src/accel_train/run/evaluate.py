@@ -26,7 +26,7 @@ from accel_train.models.build import build_model
 from accel_train.run.evaluation_data import open_evaluation_data
 from accel_train.run.same_data import refuse_other_ranks
 from accel_train.training import evaluate as evaluation
-from accel_train.training.torch_settings import restored_torch_options, set_torch_options
+from accel_train.training.torch_settings import keep_freed_memory, restored_torch_options, set_torch_options
 
 
 @restored_torch_options()
@@ -70,6 +70,7 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
 def _start(config: EvaluateConfig, precision: str) -> Processes:
     """Collective: set torch's options and form the process group."""
     set_torch_options(config.threads, exact=False)
+    keep_freed_memory()
     return start(
         device=config.device,
         backend=config.backend,

@@ -23,8 +23,7 @@ _NEVER = 2**31 - 1
 
 
 def set_torch_options(threads: int | None, exact: bool) -> None:
-    """Set the number of threads, deterministic kernels if `exact`, and keep freed memory."""
-    keep_freed_memory()
+    """Set the number of threads, and deterministic kernels if `exact`."""
     asked = threads or (1 if exact else asked_threads())  # the number of threads changes the last bits of a sum
     if threads or exact or asked != torch.get_num_threads():
         torch.set_num_threads(asked or share_of_cores())

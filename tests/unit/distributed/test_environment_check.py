@@ -49,6 +49,7 @@ TWO = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2
         {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_USE_DEEPSPEED": "false"},
         {"ACCELERATE_NEW": "False", "FSDP_NEW": "", "PATH": "/bin", "SLURM_JOB_ID": "3"},
         {"RANK": "0", "WORLD_SIZE": "1"},
+        {"ACCELERATE_LOG_LEVEL": "debug", "FORK_LAUNCHED": "1", "USE_TORCH_XLA": "false"},
         {"TORCH_COMPILE_DISABLE": "1"},  # without --compile
         {"FSDP_VERSION": "1", "FSDP_RESHARD_AFTER_FORWARD": "FULL_SHARD"},  # without FSDP
     ],
@@ -143,6 +144,10 @@ def test_unknown_variable_of_accelerate_is_refused(name: str) -> None:
         ({"MKL_NUM_THREADS": "abc"}, "MKL_NUM_THREADS=abc is not a whole number"),
         ({"ACCELERATE_USE_CPU": "maybe"}, "ACCELERATE_USE_CPU=maybe is neither true nor false"),
         ({"ACCELERATE_USE_FSDP": "2"}, "ACCELERATE_USE_FSDP=2 is neither true nor false"),
+        ({"ACCELERATE_LOG_LEVEL": "loud"}, "ACCELERATE_LOG_LEVEL=loud is no log level"),
+        ({"FORK_LAUNCHED": "maybe"}, "FORK_LAUNCHED=maybe is neither true nor false"),
+        ({"USE_TORCH_XLA": "maybe"}, "USE_TORCH_XLA=maybe is neither true nor false"),
+        ({"ACCELERATE_ENABLE_RICH": "x"}, "ACCELERATE_ENABLE_RICH=x is neither true nor false"),
         ({"ACCEL_TRAIN_LAUNCHER_PID": "me"}, "ACCEL_TRAIN_LAUNCHER_PID=me is not a whole number"),
     ],
 )

@@ -23,10 +23,9 @@ BEFORE = 5
 
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Restore torch's global options afterwards, and leave the allocator of this process alone."""
+    """Restore torch's global options afterwards."""
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    monkeypatch.setattr(torch_settings, "keep_freed_memory", lambda: None)
     torch.set_num_threads(BEFORE)
     yield
     torch.set_num_threads(threads)
