@@ -1,5 +1,6 @@
 """Answers the wizard `accelerate config` in a real terminal, and finds all its questions."""
 
+import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -39,13 +40,14 @@ class Walk:
         return ", ".join(f"{question} {answer}" for question, answer in self.answers.items())
 
 
-def walk(file: Path, answers: Mapping[str, str]) -> Walk:
+def walk(file: Path, answers: Mapping[str, str], **environment: str) -> Walk:
     """Let the wizard write a file; a question that contains a key gets its answer, others the default.
 
     A number is the choice of a menu.
     """
     words = ["-m", "accelerate.commands.accelerate_cli", "config", "--config_file", str(file)]
-    wizard = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60, dimensions=(60, 400))
+    environ = os.environ | environment
+    wizard = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60, dimensions=(60, 400), env=environ)
     questions = []
     try:
         while (kind := wizard.expect([MENU, FIELD, pexpect.EOF])) < 2:
