@@ -26,7 +26,7 @@ REFUSED = [
     (
         {"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"},
         "ACCELERATE_DYNAMO_BACKEND=INDUCTOR asks for torch.compile by Accelerate",
-        "add --compile",
+        "use --compile",
     ),
     ({"ACCELERATE_TORCH_DEVICE": "meta"}, "ACCELERATE_TORCH_DEVICE=meta asks for a device", "use --device instead"),
     ({"ACCELERATE_NEW": "1"}, "ACCELERATE_NEW=1 is not known", "unset ACCELERATE_NEW"),
@@ -59,7 +59,7 @@ def test_environment_is_refused_in_two_lines(run: Runner, environment: dict[str,
     ("environment", "error", "hint"),
     [
         ({"OMP_NUM_THREADS": "x"}, "OMP_NUM_THREADS=x is not a whole number", "correct it"),
-        ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, "ACCELERATE_DYNAMO_BACKEND=EAGER asks for", "add --compile"),
+        ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, "ACCELERATE_DYNAMO_BACKEND=EAGER asks for", "use --compile"),
         (
             {"GLOO_SOCKET_IFNAME": "eth_none"},
             "GLOO_SOCKET_IFNAME=eth_none: this machine has no network interface eth_none",
@@ -73,7 +73,7 @@ def test_two_processes_refuse_it_once(run: Runner, environment: dict[str, str], 
 
 def test_evaluation_refuses_it(run: Runner) -> None:
     ended = run("evaluate", "nothing", ACCELERATE_DYNAMO_BACKEND="INDUCTOR")
-    assert_refused(ended, "ACCELERATE_DYNAMO_BACKEND=INDUCTOR asks for torch.compile", "add --compile")
+    assert_refused(ended, "ACCELERATE_DYNAMO_BACKEND=INDUCTOR asks for torch.compile", "use --compile")
 
 
 def test_compiler_that_the_environment_switches_off_is_refused(run: Runner) -> None:

@@ -69,7 +69,7 @@ def test_config_of_the_wizard_starts_what_was_answered(
         (
             {"of machine": SINGLE, "on CPU only": "yes", "torch dynamo": "yes"},
             "ACCELERATE_DYNAMO_BACKEND=INDUCTOR asks for torch.compile by Accelerate, which is not supported",
-            "add --compile, and remove dynamo_config from the launcher's configuration",
+            "use --compile, and remove dynamo_config from the launcher's configuration",
         ),
         slow(
             {"of machine": MULTI_CPU, "How many processes": "2", "different machines": "2", "IP": "::1", "port": "1"},

@@ -61,6 +61,7 @@ def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -
 
     from accel_train.distributed.accelerator import stop
     from accel_train.loggers.banner import print_banner
+    from accel_train.loggers.text import printable
     from accel_train.run.build import build_run
     from accel_train.run.describe import config_text, run_started
 
@@ -71,5 +72,7 @@ def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -
                 sys.stdout.write(config_text(run))
             else:
                 print_banner(Console(highlight=False), run_started(run))
+                for notice in run.notices:
+                    typer.echo(f"note: {printable(notice)}")
     finally:
         stop()

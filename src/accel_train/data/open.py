@@ -1,6 +1,7 @@
 """Opens a data set by its name: the one place that knows all sources."""
 
 import difflib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,7 @@ _open_folder_for_evaluation = _imported_on_use("accel_train.data.sources.folder:
 _open_packed = _imported_on_use("accel_train.data.packing.source:open_packed")
 _open_packed_for_evaluation = _imported_on_use("accel_train.data.packing.source:open_packed_for_evaluation")
 _packed_notes = _imported_on_use("accel_train.data.packing.source:packed_notes")
+
 
 def is_folder(name: str) -> bool:
     """Return whether a data set is a folder here.
@@ -119,5 +121,7 @@ def _find_opener(name: str) -> Opener:
         f"--data {name}: neither a known data set nor a folder",
         f"did you mean {close[0]}?"
         if close
+        else f"give a folder that exists, from {Path.cwd()}"
+        if os.sep in name
         else f"choose {', '.join(PUBLISHED)}, synthetic, a folder or my.module:function",
     )

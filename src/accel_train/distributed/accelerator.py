@@ -23,6 +23,7 @@ from torch.distributed import ProcessGroup
 from accel_train.distributed import process_group
 from accel_train.distributed.accelerate_launch import asked_of_accelerate, check_unheard
 from accel_train.distributed.environment import launched_rank, local_rank, local_world_size, world_size
+from accel_train.distributed.environment_check import check_environment
 from accel_train.distributed.resolve import choose_backend, choose_device, choose_precision, choose_strategy
 from accel_train.distributed.strategies import load_strategy
 from accel_train.distributed.strategies.base import Strategy
@@ -119,6 +120,7 @@ def start(
     check_unheard(launcher)
     kind = choose_device(device, os.environ, launcher.use_cpu if launcher else None)
     precision = choose_precision(precision, kind, os.environ)
+    check_environment(applies=f"{precision} on a {'CPU' if kind == 'cpu' else 'GPU'}")
     processes = world_size()
     chosen = load_strategy(choose_strategy(strategy, processes, os.environ))
     backend = choose_backend(backend, kind, processes)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from accel_train.distributed.environment_table import thread_counts
+from accel_train.distributed.environment_values import thread_counts
 
 _PARENT = os.getppid()  # read at import: it changes when that process dies
 LAUNCHER_PID = "ACCEL_TRAIN_LAUNCHER_PID"

@@ -1,14 +1,20 @@
 """Checks what the environment asks for, and lists what of it is obeyed."""
 
+import json
 import os
+import re
 import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 
-from accel_train.distributed.environment import LAUNCHER_SET
-from accel_train.distributed.environment_table import CLOSED, NOTHING, TABLE, Obeyed, Refused, Row
+from accel_train.distributed.environment import LAUNCHER_SET, launched
+from accel_train.distributed.environment_table import CLOSED, TABLE, Obeyed, Refused, Row
+from accel_train.distributed.environment_values import NOTHING
 from accel_train.errors import UserError
 
 _PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_OF_KUBERNETES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_TCP.*)?$")
+"""Names that Kubernetes makes for a service, which may be called fsdp or accelerate."""
 _LAUNCHER = "start every process with accelerate launch or torchrun, or unset them and use --processes N"
 
 
@@ -25,7 +31,7 @@ def _key_of(name: str) -> str | None:
 
 
 def check_environment(environ: Mapping[str, str] = os.environ, applies: str = "run") -> None:
-    """Check the variables that apply to every run, or only to those with the strategy fsdp2 or the option compile.
+    """Check the variables that apply to every run, or only to the runs that `applies` names, see :class:`Refused`.
 
     Raises:
         UserError: one is malformed, asks for what is not supported, or contradicts another.
@@ -33,7 +39,7 @@ def check_environment(environ: Mapping[str, str] = os.environ, applies: str = "r
     for name, value, row in _met(environ):
         asks = value.strip().lower()
         if row is None:
-            if asks not in NOTHING:
+            if applies == "run" and asks not in NOTHING:
                 raise UserError(f"{name}={value} is not known, so it would have no effect", f"unset {name}")
         elif isinstance(row, Refused) and row.applies == applies and asks not in row.nothing:
             raise refusal(f"{name}={value}", value, row)
@@ -42,7 +48,10 @@ def check_environment(environ: Mapping[str, str] = os.environ, applies: str = "r
                 row.read(value)
             except ValueError as error:
                 raise UserError(f"{name}={value} {error}", f"correct it, or unset {name}") from None
-    _check_place(environ)
+    if applies == "run":
+        _check_place(environ)
+        if not launched(environ):
+            _check_machines(environ)
 
 
 def refusal(what: str, value: str, row: Refused) -> UserError:
@@ -96,13 +105,13 @@ def _met(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Row | None]]:
     for name in sorted(environ, key=lambda name: (position.get(keys[name] or "", len(TABLE)), name)):
         if key := keys[name]:
             yield name, environ[name], TABLE[key]
-        elif name.startswith(CLOSED):
+        elif name.startswith(CLOSED) and not _OF_KUBERNETES.search(name):
             yield name, environ[name], None
 
 
 def _check_place(environ: Mapping[str, str]) -> None:
     given = {name: int(environ[name]) for name in _PLACE if environ.get(name, "").strip()}
-    if not given:
+    if given in ({}, {"WORLD_SIZE": 1}):
         return
     if missing := [name for name in ("RANK", "WORLD_SIZE") if name not in given]:
         first = next(iter(given))
@@ -114,3 +123,22 @@ def _check_place(environ: Mapping[str, str]) -> None:
         raise UserError(
             f"LOCAL_WORLD_SIZE={given['LOCAL_WORLD_SIZE']} is more than WORLD_SIZE={given['WORLD_SIZE']}", _LAUNCHER
         )
+
+
+def _check_machines(environ: Mapping[str, str]) -> None:
+    """Check that nothing names several machines to a process that no launcher has told its place."""
+    for name, count in _MACHINES.items():
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # it means something else
+            if count(environ[name]) > 1:
+                raise UserError(
+                    f"{name}={environ[name]} names several machines, and each would train the whole run",
+                    "start one run on all of them with torchrun -m accel_train train, or accelerate launch",
+                )
+
+
+_MACHINES: dict[str, Callable[[str], int]] = {
+    "PET_NNODES": lambda value: int(value.rpartition(":")[2]),  # torchrun's --nnodes, set by Kubeflow
+    "SM_HOSTS": lambda value: len(json.loads(value)),  # SageMaker
+    "TF_CONFIG": lambda value: len(json.loads(value)["cluster"]["worker"]),  # Vertex AI
+}
+"""The number of machines that a variable names."""

@@ -5,52 +5,18 @@ A name that ends in ``*`` stands for all names that begin so and have no row of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from logging import getLevelNamesMapping
 
-NOTHING = ("", "0", "n", "no", "f", "false", "off", "none")
-"""Values, in lower case, that ask for nothing."""
-YES = ("1", "y", "yes", "t", "true", "on")
-
-
-def flag(value: str) -> bool:
-    """Return the truth value of a variable, as Accelerate reads it."""
-    if value.strip().lower() not in (*NOTHING, *YES):
-        raise ValueError("is neither true nor false")
-    return value.strip().lower() in YES
-
-
-def number(value: str) -> int:
-    """Return a whole number of 0 or more."""
-    if not (value.strip().isascii() and value.strip().isdecimal()):
-        raise ValueError("is not a whole number")
-    return int(value)
-
-
-def count(value: str) -> int:
-    """Return a whole number above 0."""
-    if (found := number(value)) == 0:
-        raise ValueError("is not above 0")
-    return found
-
-
-def thread_counts(value: str) -> int:
-    """Return the first number of OMP_NUM_THREADS; the others are for nested parallel regions, which torch has not."""
-    first, *_ = [count(part) for part in value.split(",")]
-    return first
-
-
-def port(value: str) -> int:
-    """Return the number of a TCP port."""
-    if not 0 < (found := number(value)) < 1 << 16:
-        raise ValueError("is not a port from 1 to 65535")
-    return found
-
-
-def log_level(value: str) -> str:
-    """Return the name of a level of Python's logging."""
-    if value.upper() not in getLevelNamesMapping():
-        raise ValueError("is no log level")
-    return value.upper()
+from accel_train.distributed.environment_values import (
+    NOTHING,
+    YES,
+    count,
+    cpu_capability,
+    flag,
+    log_level,
+    number,
+    port,
+    thread_counts,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +41,7 @@ class Refused:
     hint: str
     nothing: tuple[str, ...] = NOTHING
     applies: str = "run"
-    """To every run, or only to those with the strategy fsdp2 or the option compile."""
+    """To every run, or only to those with the strategy fsdp2, the option compile or fp32 on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +59,7 @@ _DEEPSPEED, _MEGATRON = Refused("DeepSpeed", _STRATEGIES), Refused("Megatron-LM"
 _PARALLELISM = Refused("tensor, context or sequence parallelism by a parallelism config", _STRATEGIES)
 _PARALLEL_SIZE = Refused(_PARALLELISM.asks_for, _STRATEGIES, (*NOTHING, "1"))
 _THREADS = "set OMP_NUM_THREADS or --threads instead"
+_TF32 = "add --precision tf32, or unset the variable"
 _COMPILED = "unset it, or leave out --compile"
 _OF_JOB = Harmless("translated to RANK, WORLD_SIZE, … at the start, or without effect")
 _SPEED, _DIAGNOSTICS = Harmless("speed and placement only"), Harmless("logging and diagnostics only")
@@ -117,7 +84,7 @@ TABLE: dict[str, Row] = {
     "ACCELERATE_FP8_*": Refused("fp8", "choose mixed_precision no, bf16 or fp16"),
     "ACCELERATE_DOWNCAST_BF16": Refused("bf16 on TPUs", _REMOVE),
     "ACCELERATE_DYNAMO_BACKEND": Refused(
-        "torch.compile by Accelerate", "add --compile, and remove dynamo_config from the launcher's configuration"
+        "torch.compile by Accelerate", "use --compile, and remove dynamo_config from the launcher's configuration"
     ),
     "ACCELERATE_DYNAMO_*": Harmless("says how to compile; ACCELERATE_DYNAMO_BACKEND says whether, and is refused"),
     "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": Refused(
@@ -179,7 +146,7 @@ TABLE: dict[str, Row] = {
     "TORCHELASTIC_RESTART_COUNT": Obeyed(number, printed=False),
     "TORCHELASTIC_USE_AGENT_STORE": Obeyed(printed=False),
     **dict.fromkeys(
-        ("TORCHELASTIC_*", "TORCH_ELASTIC_*", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "PYTHON_EXEC"),
+        ("PET_*", "TORCHELASTIC_*", "TORCH_ELASTIC_*", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "PYTHON_EXEC"),
         Harmless("for torchrun itself"),
     ),
     "TORCH_WORKER_SERVER_SOCKET": _DIAGNOSTICS,
@@ -193,19 +160,18 @@ TABLE: dict[str, Row] = {
     "MKL_DYNAMIC": Harmless("torch sets it when it sets the number of threads"),
     "MKL_DOMAIN_NUM_THREADS": Refused("other numbers of threads in parts of MKL", _THREADS, ("",)),
     "OMP_DYNAMIC": Refused("a number of threads that depends on the load", _THREADS),
-    "OMP_THREAD_LIMIT": Refused("a limit that torch does not see", _THREADS, ("",)),
+    "OMP_THREAD_LIMIT": Obeyed(count, printed=False),  # checked where the number of threads is set
     "OMP_MAX_ACTIVE_LEVELS": Refused("one thread, which torch does not see", _THREADS, ("", *"123456789")),
     **dict.fromkeys(("OMP_*", "GOMP_*", "KMP_*"), _SPEED),
     # numbers
-    "NVIDIA_TF32_OVERRIDE": Refused("TF32 on or off behind torch", "use --precision tf32 or fp32, and unset it", ("",)),
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": Refused("TF32", "use --precision tf32 instead, and remove it"),
+    "NVIDIA_TF32_OVERRIDE": Refused("TF32 instead of fp32", _TF32, ("", "0"), "fp32 on a GPU"),
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": Refused("TF32 instead of fp32", _TF32, applies="fp32 on a GPU"),
     "ONEDNN_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
     "DNNL_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
     "PYTORCH_MPS_FAST_MATH": Refused("less precision", "use --precision bf16 instead"),
-    **dict.fromkeys(
-        ("CUBLAS_WORKSPACE_CONFIG", "ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"), Obeyed()
-    ),
+    **dict.fromkeys(("CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"), Obeyed()),
     **dict.fromkeys(("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"), Obeyed()),
+    "ATEN_CPU_CAPABILITY": Obeyed(cpu_capability),
     # the compiler
     "TORCH_COMPILE_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),
     "TORCHDYNAMO_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from accel_train.distributed.environment import launched
-from accel_train.distributed.environment_table import flag
+from accel_train.distributed.environment_values import flag
 from accel_train.errors import UserError
 
 _FROM_LAUNCHER = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}

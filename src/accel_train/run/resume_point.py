@@ -69,7 +69,7 @@ def same_run(
         UserError: other fields differ, or fewer epochs are asked for.
     """
     if different := differences(config, stored, compare_data=compare_data):
-        listed = ", ".join(f"{flag(name)} {now} instead of {was}" for name, was, now in different)
+        listed = ", ".join(f"{flag(name)} {_shown(now)} instead of {_shown(was)}" for name, was, now in different)
         raise UserError(
             f"{folder} holds a run of another configuration: {listed}",
             "start the same command again to resume that run, or give another --output",
@@ -96,6 +96,10 @@ def differences(
         skipped.add(_DATA)
     compared = now.keys() - FREE_ON_RESUME - skipped
     return [(name, stored.get(name), now[name]) for name in sorted(compared) if stored.get(name) != now[name]]
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(value)
 
 
 def flag(name: str) -> str:

@@ -23,14 +23,29 @@ _NEVER = 2**31 - 1
 
 
 def set_torch_options(threads: int | None, exact: bool) -> None:
-    """Set the number of threads, and deterministic kernels if `exact`."""
+    """Set the number of threads, and deterministic kernels if `exact`.
+
+    Raises:
+        UserError: OpenMP limits the threads to fewer.
+    """
     asked = threads or (1 if exact else asked_threads())  # the number of threads changes the last bits of a sum
     if threads or exact or asked != torch.get_num_threads():
         torch.set_num_threads(asked or share_of_cores())
+    _check_thread_limit(torch.get_num_threads())
     torch.use_deterministic_algorithms(exact)
     torch.backends.cudnn.benchmark = False  # an earlier run of this process may have set it
     # It costs time and only helps to find bugs.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def _check_thread_limit(threads: int) -> None:
+    """Check that OpenMP gives all of the threads: torch does not see its limit."""
+    limit = os.environ.get("OMP_THREAD_LIMIT", "").strip()
+    if limit and int(limit) < threads:
+        raise UserError(
+            f"OMP_THREAD_LIMIT={limit} is less than the {threads} threads of a process",
+            f"add --threads {limit}, or unset it",
+        )
 
 
 @contextmanager

@@ -26,8 +26,9 @@ def refusal(name: str, val_fraction: float | None = None) -> tuple[str, str]:
         ("cifr10", "did you mean cifar10?"),
         ("fashion_mnist", "did you mean fashion-mnist?"),
         ("sythetic", "did you mean synthetic?"),
+        ("/no/where", f"give a folder that exists, from {Path.cwd()}"),
         (
-            "/no/where",
+            "nowhere",
             "choose digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, synthetic, a folder or "
             "my.module:function",
         ),

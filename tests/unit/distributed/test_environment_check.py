@@ -63,8 +63,8 @@ def test_environment_that_asks_for_nothing_unsupported_is_accepted(environ: dict
     [
         ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "gradient accumulation by Accelerate", "use --accumulate 4"),
         ("ACCELERATE_GRADIENT_CLIPPING", "0.5", "clipping by Accelerate", "use --clip-norm 0.5"),
-        ("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR", "torch.compile by Accelerate", "add --compile"),
-        ("ACCELERATE_DYNAMO_BACKEND", "eager", "torch.compile by Accelerate", "add --compile"),
+        ("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR", "torch.compile by Accelerate", "use --compile"),
+        ("ACCELERATE_DYNAMO_BACKEND", "eager", "torch.compile by Accelerate", "use --compile"),
         ("ACCELERATE_USE_DEEPSPEED", "true", "DeepSpeed", "use distributed_type MULTI_GPU"),
         ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", "DeepSpeed", "use distributed_type MULTI_GPU"),
         ("ACCELERATE_USE_MEGATRON_LM", "True", "Megatron-LM", "use distributed_type MULTI_GPU"),
@@ -78,10 +78,7 @@ def test_environment_that_asks_for_nothing_unsupported_is_accepted(environ: dict
         ("ACCELERATE_DEBUG_MODE", "true", "checks of Accelerate's collectives", "set debug: false"),
         ("ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE", "DATA_PARALLEL", "SageMaker", "choose no distributed type"),
         ("OMP_DYNAMIC", "true", "a number of threads that depends on the load", "set OMP_NUM_THREADS"),
-        ("OMP_THREAD_LIMIT", "1", "a limit that torch does not see", "set OMP_NUM_THREADS"),
         ("MKL_DOMAIN_NUM_THREADS", "MKL_BLAS=1", "other numbers of threads", "set OMP_NUM_THREADS"),
-        ("NVIDIA_TF32_OVERRIDE", "0", "TF32 on or off", "use --precision tf32 or fp32"),
-        ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", "TF32", "use --precision tf32"),
         ("ONEDNN_DEFAULT_FPMATH_MODE", "BF16", "less precision", "use --precision bf16"),
         ("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "checks under which torch's DDP crashes", "set it to INFO"),
     ],
@@ -158,6 +155,44 @@ def test_malformed_or_contradictory_variables_are_one_error(environ: dict[str, s
     assert "unset" in refused.value.hint
 
 
+@pytest.mark.parametrize(("name", "agrees"), [("NVIDIA_TF32_OVERRIDE", "0"), ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "0")])
+def test_tf32_behind_torch_is_refused_where_fp32_runs_on_a_gpu(name: str, agrees: str) -> None:
+    for applies in ("run", "fp32 on a CPU", "tf32 on a GPU"):
+        check_environment({name: "1"}, applies)
+    check_environment({name: agrees}, "fp32 on a GPU")
+    with pytest.raises(UserError, match=f"{name}=1 asks for TF32 instead of fp32") as refused:
+        check_environment({name: "1"}, "fp32 on a GPU")
+    assert refused.value.hint == "add --precision tf32, or unset the variable"
+
+
+SEVERAL_MACHINES = {
+    "PET_NNODES": ("2", "1:4"),
+    "SM_HOSTS": ('["algo-1","algo-2"]',),
+    "TF_CONFIG": ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"index": 1}}',),
+}
+
+
+@pytest.mark.parametrize(("name", "values"), SEVERAL_MACHINES.items())
+def test_process_of_several_machines_without_a_place_is_refused(name: str, values: tuple[str, ...]) -> None:
+    for value in values:
+        with pytest.raises(UserError) as refused:
+            check_environment({name: value})
+        assert refused.value.message.startswith(f"{name}={value} names several machines")
+        assert "torchrun -m accel_train train" in refused.value.hint
+        check_environment({name: value} | TWO | {"MASTER_ADDR": "a", "MASTER_PORT": "1"})  # a launcher has joined them
+    for one in ("1", "1:1", '["algo-1"]', '{"cluster": {"worker": ["a:1"]}}', "{}", "nonsense", "", "null"):
+        check_environment({name: one})
+
+
+@pytest.mark.parametrize("name", ["FSDP_SERVICE_HOST", "FSDP_PORT", "ACCELERATE_PORT_80_TCP_ADDR"])
+def test_services_of_kubernetes_are_harmless(name: str) -> None:
+    check_environment({name: "tcp://10.0.0.1:80"})
+
+
+def test_one_process_may_know_that_it_is_alone() -> None:
+    check_environment({"WORLD_SIZE": "1"})
+
+
 def test_cause_is_reported_before_its_details() -> None:
     deepspeed = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4"}
     with pytest.raises(UserError, match="asks for DeepSpeed"):
@@ -169,7 +204,7 @@ def test_every_hint_can_be_printed(name: str) -> None:
     row = TABLE[name]
     assert isinstance(row, Refused)
     assert "{" not in row.hint.format(value="4")
-    assert row.applies in ("run", "fsdp2", "compile")
+    assert row.applies in ("run", "fsdp2", "compile", "fp32 on a GPU")
     assert all(value == value.lower() for value in row.nothing)
 
 

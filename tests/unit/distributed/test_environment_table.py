@@ -8,7 +8,8 @@ import pytest
 import torch.distributed
 
 from accel_train.distributed.environment_check import row_of
-from accel_train.distributed.environment_table import CLOSED, TABLE, Obeyed, flag, port, thread_counts
+from accel_train.distributed.environment_table import CLOSED, TABLE, Obeyed
+from accel_train.distributed.environment_values import flag, port, thread_counts
 
 ACCELERATE = Path(accelerate.__file__).parent
 TORCH = Path(torch.distributed.__file__).parent

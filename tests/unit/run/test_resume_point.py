@@ -79,11 +79,12 @@ def test_run_with_other_placement_is_the_same(field: str, value: Any) -> None:
 def test_run_with_another_result_is_not_the_same(field: str, value: Any) -> None:
     changed = CONFIG.model_copy(update={field: value})
     was = stored()[field]
+    shown = "unset" if was is None else was
     assert differences(changed, stored()) == [(field, was, value)]
     with pytest.raises(UserError) as refused:
         same_run(changed, None, stored(), Path("runs/a"))
     option = "--" + field.replace("_", "-")
-    assert refused.value.message == f"runs/a holds a run of another configuration: {option} {value} instead of {was}"
+    assert refused.value.message == f"runs/a holds a run of another configuration: {option} {value} instead of {shown}"
 
 
 def test_all_differences_are_listed_in_order() -> None:

@@ -62,6 +62,16 @@ def test_threads_are_those_asked_for_or_a_share_of_the_cores(
 
 
 @pytest.mark.usefixtures("options")
+def test_fewer_threads_by_openmps_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_THREAD_LIMIT", "3")
+    set_torch_options(3, exact=False)
+    with pytest.raises(UserError) as refused:
+        set_torch_options(4, exact=False)
+    assert refused.value.message == "OMP_THREAD_LIMIT=3 is less than the 4 threads of a process"
+    assert refused.value.hint == "add --threads 3, or unset it"
+
+
+@pytest.mark.usefixtures("options")
 def test_number_that_torch_has_read_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(threads: int) -> None:
         raise AssertionError

@@ -114,7 +114,9 @@ def _own_classes(root: Path, found: Mapping[str, Pictures]) -> FolderSource:
     """
     if len(found) < 2:
         only = f"only the class folder {next(iter(found))}" if found else "no class folders"
-        raise UserError(f"{root} holds {only}", f"put the pictures into {root}/CLASS/, one folder for each class")
+        deeper = f", or give --data {root / next(iter(found))} if its folders are the classes" if found else ""
+        hint = f"put the pictures into {root}/CLASS/, one folder for each class{deeper}"
+        raise UserError(f"{root} holds {only}", hint)
     for name in (name for name, pictures in found.items() if not pictures.paths):
         raise _empty(root, name)
     return _source(root, tuple(found), range(len(found)), found)
@@ -122,6 +124,8 @@ def _own_classes(root: Path, found: Mapping[str, Pictures]) -> FolderSource:
 
 def _known_classes(root: Path, found: Mapping[str, Pictures], classes: tuple[str, ...], owner: str) -> FolderSource:
     """Return the source of a folder whose classes are another's; some may be missing, not all."""
+    if not found:
+        raise UserError(f"{root} holds no pictures in class folders", f"put the pictures into {root}/CLASS/")
     source = _source(root, classes, labels_of(found, classes, str(root), owner), found)
     if not len(source):
         raise _empty(root, classes[0])

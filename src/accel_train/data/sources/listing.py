@@ -183,5 +183,5 @@ def _refuse_splits(class_folder: str, folders: Iterable[str]) -> None:
     if splits := in_order(_of_several_kinds(folders)):
         raise UserError(
             f"{class_folder} holds {' and '.join(f'{name}/' for name in splits)}: splits below a class",
-            "put the splits above the classes: train/CLASS/… and val/CLASS/…",
+            f"give --data {class_folder}, or put the splits above the classes: train/CLASS/… and val/CLASS/…",
         )

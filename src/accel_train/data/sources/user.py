@@ -3,6 +3,8 @@
 Shape suffixes: B images, C channels, H height, W width.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ from accel_train.data.sources.memory import MemorySource, check_memory
 from accel_train.errors import LocalError, UserError
 from accel_train.rng import seed_libraries
 
+_TRACEBACK = "mend your code; accel_train --debug … prints the traceback"
 _SPLITS = ("training data", "validation data")
 
 
@@ -62,18 +65,33 @@ class ItemSource:
             seed_libraries(key)
             items.append(self._item(image_id))
         images, labels = zip(*items, strict=True)
+        for image_id, image in zip(as_list(ids), images, strict=True):
+            if image.shape != images[0].shape or image.dtype != images[0].dtype:
+                was, found = (f"{each.dtype} of {' × '.join(map(str, each.shape))}" for each in (images[0], image))
+                raise LocalError(
+                    f"image {image_id} is {found}, image {ids[0]} is {was}", "give all images one shape and one type"
+                )
         return torch.stack(images), torch.tensor(labels)
 
     def _item(self, image_id: int) -> tuple[Tensor, int]:
-        image, label = self.items[image_id]
+        try:
+            image, label = self.items[image_id]
+        except UserError:
+            raise
+        except Exception as error:
+            raise LocalError(f"image {image_id}: {type(error).__name__}: {error}", _TRACEBACK) from error
         if not isinstance(image, Tensor):
             from torchvision.transforms.functional import pil_to_tensor
 
-            image = pil_to_tensor(image)
-        try:
-            return image, int(label)
-        except (TypeError, ValueError):
-            raise LocalError(f"image {image_id} has the label {label!r}, which is no number", LABELS_HINT) from None
+            with suppress(TypeError):  # it is no PIL image
+                image = pil_to_tensor(image)
+        if not isinstance(image, Tensor) or image.ndim != 3:
+            kind = f"a tensor of {tuple(image.shape)}" if isinstance(image, Tensor) else f"a {type(image).__name__}"
+            raise LocalError(f"image {image_id} is {kind}", "return a PIL image, or a tensor of C × H × W")
+        with suppress(TypeError, ValueError, RuntimeError):
+            if int(label) == label:
+                return image, int(label)
+        raise LocalError(f"image {image_id} has the label {label!r}, which is no whole number", LABELS_HINT)
 
 
 def open_function(request: Request) -> DataSet:
@@ -83,7 +101,12 @@ def open_function(request: Request) -> DataSet:
         UserError: it cannot be imported, or returns something else.
     """
     with download_lock(request.download_folder):  # the function may download
-        returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
+        try:
+            returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"--data {request.name}: {type(error).__name__}: {error}", _TRACEBACK) from error
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise UserError(f"--data {request.name} did not return a pair", "return (training data, validation data)")
     named = zip(returned, _SPLITS, strict=True)
@@ -107,6 +130,8 @@ def _as_source(data: Any, name: str) -> Source:
             f"{name} is a {type(data).__name__} without classes or without length",
             "add `classes`, the class names, and `__len__`",
         )
+    if isinstance(data.classes, str) or not isinstance(data.classes, Iterable):
+        raise UserError(f"{name} has the classes {data.classes!r}", "make `classes` a list of names")
     if len(data) == 0:
         raise UserError(f"{name} has no images", "return at least one")
     classes = tuple(map(str, data.classes))

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from accel_train.distributed.environment_check import check_environment
-from accel_train.distributed.environment_table import flag
+from accel_train.distributed.environment_values import flag
 from accel_train.distributed.process_group import host_group
 from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
 from accel_train.errors import UserError

@@ -109,6 +109,8 @@ def test_class_in_val_that_train_lacks_is_rejected(tmp_path: Path) -> None:
 def test_val_without_pictures_is_rejected(tmp_path: Path) -> None:
     many(tmp_path / "train", a=2, b=2)
     (tmp_path / "val").mkdir()
+    assert refusal(tmp_path)[0] == f"{tmp_path / 'val'} holds no pictures in class folders"
+    (tmp_path / "val/a").mkdir()
     assert refusal(tmp_path)[0] == f"the class folder {tmp_path / 'val' / 'a'} holds no pictures"
 
 

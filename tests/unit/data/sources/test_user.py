@@ -66,6 +66,24 @@ def floats(): return labelled(0.0, 1.0), GOOD
 def too_few(): return made(torch.zeros(3, 1, 2, 2), torch.arange(2)), GOOD
 def no_channels(): return made(torch.zeros(2, 2, 2), torch.arange(2)), GOOD
 def item_label(): return Labelled(3), Labelled(0)
+def item_fraction(): return Labelled(0.9), Labelled(0)
+def item_one_hot(): return Labelled(torch.tensor([0., 1.])), Labelled(0)
+
+class Given(Items):
+    def __init__(self, make, **changed): super().__init__(2); self.make = make; self.__dict__ |= changed
+    def __getitem__(self, index): return self.make(index)
+
+def given(make, **changed): return Given(make, **changed), Items(3)
+def boom(*_): raise RuntimeError("boom")
+def array(): return given(lambda index: (torch.zeros(4, 4, 3).numpy(), 0))
+def grey(): return given(lambda index: (torch.zeros(4, 4), 0))
+def sizes(): return given(lambda index: (torch.zeros(1, 4 + index, 4 + index, dtype=torch.uint8), 0))
+def no_pair(): return given(lambda index: (1, 2, 3))
+def broken_item(): return given(boom)
+def broken(): boom()
+def no_classes(): return given(boom, classes=None)
+def number_of_classes(): return given(boom, classes=3)
+def text_of_classes(): return given(boom, classes="abc")
 def item_text(): return Labelled("cat"), Labelled(0)
 def bare_lists(): return [1, 2], [3]
 """
@@ -112,7 +130,18 @@ class Drawn:
         ("too_few", "training data has images of shape 3 × 1 × 2 × 2 and 2 labels"),
         ("no_channels", "training data has images of shape 2 × 2 × 2 and 2 labels"),
         ("item_label", "image 0 has the label 3, but labels go from 0 to 2"),
-        ("item_text", "image 0 has the label 'cat', which is no number"),
+        ("item_text", "image 0 has the label 'cat', which is no whole number"),
+        ("item_fraction", "image 0 has the label 0.9, which is no whole number"),
+        ("item_one_hot", "image 0 has the label tensor([0., 1.]), which is no whole number"),
+        ("array", "image 0 is a ndarray"),
+        ("grey", "image 0 is a tensor of (4, 4)"),
+        ("sizes", "image 1 is torch.uint8 of 1 × 5 × 5, image 0 is torch.uint8 of 1 × 4 × 4"),
+        ("no_pair", "image 0: ValueError: too many values to unpack (expected 2)"),
+        ("broken_item", "image 0: RuntimeError: boom"),
+        ("broken", "RuntimeError: boom"),
+        ("no_classes", "training data has the classes None"),
+        ("number_of_classes", "training data has the classes 3"),
+        ("text_of_classes", "training data has the classes 'abc'"),
     ],
 )
 def test_odd_labels_and_classes_are_an_error_before_training(module: str, function: str, message: str) -> None:
