@@ -55,7 +55,9 @@ def train(run: Runner, data: str, epochs: int) -> Ended:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Return the files of a run, except its lock."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def weights(folder: Path) -> bytes:

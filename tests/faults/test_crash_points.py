@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors, load_tensors, read_state
 from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
 from accel_train.checkpoints.store import newest_valid, update_of
@@ -145,8 +146,8 @@ def die_everywhere(processes: int, dying: int, alone: bool, every: int, folder: 
 
 def checked_update(folder: Path) -> int:
     """Return the update that a run would resume from, after checking that all tensors are bit-identical."""
-    clean(folder)
-    clean(folder / CHECKPOINTS)
+    clean(folder, run_folder.FILES)
+    clean(folder / CHECKPOINTS, store.FOLDERS)
     newest, problems = newest_valid(folder / CHECKPOINTS)
     assert newest, problems
     assert problems == []

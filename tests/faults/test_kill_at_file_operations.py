@@ -11,13 +11,13 @@ from helpers.checkpoints import save
 from helpers.file_faults import die_at_byte, die_at_operation, fail_at_byte, fork, names
 from helpers.marks import slow
 
-from accel_train.checkpoints.store import begin, commit, newest_valid, problem, prune, update_of
+from accel_train.checkpoints.store import FOLDERS, begin, commit, newest_valid, problem, prune, update_of
 from accel_train.system.atomic_files import clean, write_file
 
 
 def resume_run(checkpoints: Path, acknowledge: Callable[[int], None]) -> None:
     """Clean up, save and prune checkpoints as a resumed run does."""
-    clean(checkpoints)
+    clean(checkpoints, FOLDERS)
     for update in (300, 400):
         save(checkpoints, update)
         acknowledge(update)
@@ -116,7 +116,7 @@ def test_kill_at_any_operation_or_byte_leaves_old_or_new_content(tmp_path: Path)
         write_file(path, old)
         assert fork(lambda plan_death=die: (plan_death(), write_file(path, new))) in (-signal.SIGKILL, -signal.SIGXFSZ)
         found.add(path.read_bytes())
-        clean(tmp_path)
+        clean(tmp_path, r"a\.json")
         assert names(tmp_path) == ["a.json"]
     assert found == {old, new}
     assert fork(lambda: (die_at_operation(len(deaths)), write_file(path, new))) == 0

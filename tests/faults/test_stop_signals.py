@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGINT, SIGTERM, SIGUSR1
+from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1
 
 import psutil
 import pytest
 from helpers.processes import Script, StartScript, scripts, wait_for_end
+
+from accel_train.system.worker_signals import STOP_SIGNALS
 
 PREPARE = """
 import ctypes, os, signal, subprocess, sys, threading, time
@@ -38,7 +40,7 @@ def start(tmp_path: Path) -> Iterator[StartScript]:
         yield lambda script: start(PREPARE + script)
 
 
-CODES = [(SIGTERM, 143), (SIGUSR1, 138), (SIGINT, 130)]
+CODES = [(number, 128 + number) for number in STOP_SIGNALS]
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
@@ -74,22 +76,46 @@ def test_first_reason_is_kept_during_training(start: StartScript, number: signal
     process.prints("ready")
     process.send_signal(number)
     process.prints(f"{number.name} {code}")
-    for later in {SIGTERM, SIGUSR1} - {number}:
+    for later in {SIGTERM, SIGUSR1, SIGHUP} - {number}:
         process.send_signal(later)
     process.prints(f"{number.name} {code}")
     assert process.poll() is None
 
 
-def test_second_sigint_ends_process_but_sigterm_after_sigint_does_not(start: StartScript) -> None:
+@pytest.mark.parametrize(("number", "code"), [(SIGINT, 130), (SIGQUIT, 131)])
+def test_second_signal_of_a_terminal_ends_process_but_sigterm_does_not(
+    start: StartScript, number: signal.Signals, code: int
+) -> None:
     process = start("signals = listen(); signals.training_began(); say('ready'); block_in_a_library()")
     process.prints("ready")
-    process.send_signal(SIGINT)
+    process.send_signal(number)
     time.sleep(0.2)
     process.send_signal(SIGTERM)
     time.sleep(0.5)
     assert process.poll() is None
-    process.send_signal(SIGINT)
-    assert process.ends() == (130, "ended by a second SIGINT before it could save\n")
+    process.send_signal(number)
+    assert process.ends() == (code, f"ended by a second {number.name} before it could save\n")
+
+
+@pytest.mark.parametrize("number", [SIGHUP, SIGINT, SIGQUIT, SIGUSR1])
+def test_signal_that_was_ignored_at_the_start_stays_so(start: StartScript, number: signal.Signals) -> None:
+    process = start(f"signal.signal({number}, signal.SIG_IGN); signals = listen()" + TRAIN)
+    process.prints("ready")
+    process.send_signal(number)
+    time.sleep(0.2)
+    process.send_signal(SIGTERM)
+    process.prints("SIGTERM 143")
+
+
+def test_process_that_is_alone_waits_until_it_can_save(start: StartScript) -> None:
+    process = start(
+        "signals = listen(agreement_seconds=0.1); signals.training_began(alone=True); say('ready')\n"
+        "wait_for_reason(); time.sleep(1); signals.acknowledged(); sys.exit(143)"
+    )
+    process.prints("ready")
+    process.send_signal(SIGTERM)
+    process.prints("SIGTERM 143")
+    assert process.ends() == (143, "")
 
 
 def test_process_that_waits_for_dead_rank_ends_at_its_deadline(start: StartScript) -> None:
@@ -99,7 +125,7 @@ def test_process_that_waits_for_dead_rank_ends_at_its_deadline(start: StartScrip
     process.prints("ready")
     began = time.monotonic()
     process.send_signal(SIGUSR1)
-    assert process.ends() == (138, "rank 3 ended by SIGUSR1 before it could save\n")
+    assert process.ends() == (1, "rank 3 ended by SIGUSR1 before it could save\n")
     assert 0.5 <= time.monotonic() - began < 3
 
 
@@ -111,7 +137,7 @@ def test_slow_updates_extend_the_deadline(start: StartScript) -> None:
     process.prints("ready")
     began = time.monotonic()
     process.send_signal(SIGTERM)
-    assert process.ends()[0] == 143
+    assert process.ends()[0] == 1
     assert time.monotonic() - began > 1.4
 
 

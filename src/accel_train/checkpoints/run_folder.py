@@ -4,8 +4,10 @@ import gzip
 import json
 import math
 import os
+import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,16 @@ import yaml
 
 from accel_train.data.contents import Contents, Files, SplitContents
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import PARTIAL, write_file
+from accel_train.system.atomic_files import is_partial, write_file
 
 CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
 DATA_FILES = "data_files.json.gz"
 PROFILE = "profile"
 WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
 LOCK = ".lock"
+_FILES = (CONFIG, DESCRIPTION, METRICS, DATA_FILES, *WEIGHTS.values())
+FILES = "|".join(map(re.escape, _FILES))
+"""Pattern of the files that are written as a whole."""
 _FORMAT = 2
 _SIZES = ("channels", "data_channels", "data_size", "image_size")
 
@@ -116,20 +121,31 @@ def numbered(name: str) -> tuple[Path | None, Path]:
 
 
 def _is_ours(name: str) -> bool:
-    own = (CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS, LOCK, PROFILE, DATA_FILES, *WEIGHTS.values())
-    return name in own or name.startswith(PARTIAL)
+    return name in (*_FILES, CHECKPOINTS, LOGS, LOCK, PROFILE) or is_partial(name, FILES)
 
 
-def make(folder: Path) -> None:
-    """Create the folder unless another process of the run has.
+def make(folder: Path, *, new: bool = False) -> None:
+    """Create the folder; with `new`, it must not exist.
 
     Raises:
         UserError: the folder cannot be created.
+        FileExistsError: `new`, but it exists.
     """
     try:
-        (folder / LOGS).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=not new)
     except OSError as error:
+        if new and isinstance(error, FileExistsError) and folder.exists():
+            raise
         raise UserError(f"cannot create the run folder {folder}: {error.strerror}", "give another --output") from None
+
+
+def remove_empty(folder: Path, *parents: Path) -> None:
+    """Remove the folder of a run that has not begun, its lock and empty parents; leave what contains anything else."""
+    with suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+        for path in (folder, *parents):
+            path.rmdir()
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from accel_train.system.atomic_files import PARTIAL, sync
 MANIFEST = "MANIFEST.json"
 _FORMAT = 1
 _NAME = "update_"
+FOLDERS = rf"{_NAME}\d+_\w+|removed_{_NAME}\d+"
+"""Pattern of the folders of checkpoints that are being written or removed."""
 _SET_ASIDE = "set_aside_"
 
 
@@ -25,12 +27,12 @@ def begin(checkpoints: Path, update: int, nonce: str) -> Path:
 def commit(partial: Path) -> Path:
     """Turn a folder of :func:`begin` into a checkpoint atomically, and return its path.
 
-    A valid checkpoint of the same update is kept: runs are deterministic, so both are equal. A damaged one is replaced.
+    A valid checkpoint of the same update with equal files, which hold the nonce, is kept. Another is replaced.
     """
     final = partial.with_name(_NAME + partial.name.removeprefix(PARTIAL + _NAME).partition("_")[0])
     try:
         _seal(partial)
-        if final.exists() and problem(final):
+        if final.exists() and (problem(final) or _manifest(final) != _manifest(partial)):
             _remove(final)
         if final.exists():
             shutil.rmtree(partial)
@@ -98,6 +100,10 @@ def set_aside_newer(checkpoints: Path, last: Path) -> None:
                 shutil.rmtree(aside, ignore_errors=True)
                 checkpoint.rename(aside)
         sync(checkpoints)
+
+
+def _manifest(checkpoint: Path) -> bytes:
+    return (checkpoint / MANIFEST).read_bytes()
 
 
 def _seal(partial: Path) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -97,6 +98,8 @@ def _explain(error: Exception) -> int:
         else:
             _print_error(error.message, error.hint)
         return USERS_MISTAKE
+    if isinstance(error, BrokenPipeError):  # the reader of stdout, such as `head`, has seen enough
+        return 128 + signal.SIGPIPE
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         _print_error(
             f"cannot write {error.filename or 'a file of the run'}: {error.strerror}",

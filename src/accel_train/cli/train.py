@@ -48,7 +48,7 @@ def train(
     code = 0
     for event in logged(train_events(config, origins, signals), rank=launched_rank(), quiet=quiet, json=json):
         if isinstance(event, RunStarted):
-            signals.training_began()
+            signals.training_began(alone=event.hardware.world_size == 1)
         elif isinstance(event, RunEnded | Stopped):
             signals.training_ended()  # all is saved
             code = event.exit_code if isinstance(event, Stopped) else 0
@@ -57,10 +57,9 @@ def train(
 
 def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -> None:
     """Print the resolved config or the banner of a run, and write nothing."""
-    from rich.console import Console
-
     from accel_train.distributed.accelerator import stop
     from accel_train.loggers.banner import print_banner
+    from accel_train.loggers.rows import RunConsole
     from accel_train.loggers.text import printable
     from accel_train.run.build import build_run
     from accel_train.run.describe import config_text, run_started
@@ -71,7 +70,7 @@ def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -
             if print_config:
                 sys.stdout.write(config_text(run))
             else:
-                print_banner(Console(highlight=False), run_started(run))
+                print_banner(RunConsole(highlight=False), run_started(run))
                 for notice in run.notices:
                     typer.echo(f"note: {printable(notice)}")
     finally:

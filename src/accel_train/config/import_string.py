@@ -23,6 +23,21 @@ def is_function_name(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), function))
 
 
+def trusted(stored: str, given: str | None, option: str, run: Path) -> str:
+    """Return the name that a run folder stores, or the function that the user has given instead.
+
+    Raises:
+        UserError: the folder names code that the user has not, or the user has given another name for something else.
+    """
+    if given is None and is_function_name(stored):
+        raise UserError(
+            f"{run} names code of its own: {option[2:]} {stored}", f"if you know and trust it, add {option} {stored}"
+        )
+    if given not in (None, stored) and not (is_function_name(stored) and is_function_name(str(given))):
+        raise UserError(f"{option} {given}, but that of {run} is {stored}", f"leave {option} out")
+    return given or stored
+
+
 def call_function(name: str, option: str, **offered: Any) -> Any:
     """Import a user's function and call it with those of the offered keywords that it accepts.
 

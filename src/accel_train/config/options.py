@@ -65,6 +65,8 @@ class Evaluation(Config):
     """Data to evaluate on, as for train. Default: the run's."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
+    model: str | None = None
+    """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     weights: Literal["last", "best"] = "last"
     """Weights of the last epoch, or of the best one."""
     batch_size: PositiveInt | None = None

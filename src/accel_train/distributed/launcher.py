@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from accel_train.distributed.accelerate_launch import asked_of_accelerate
 from accel_train.distributed.environment import (
@@ -22,7 +23,7 @@ from accel_train.distributed.environment import (
 )
 from accel_train.distributed.environment_check import check_environment
 from accel_train.errors import UserError
-from accel_train.system.signals import SIGNALS, release
+from accel_train.system.signals import SIGNALS, heard, release
 
 _PORT_OF_ACCELERATE = "29500"  # unless it was asked for another
 _SECONDS_TO_SAVE = 30.0  # for all processes once they are told to stop
@@ -104,7 +105,7 @@ def start_processes(count: int, arguments: list[str]) -> int:
     save and stop (see system/signals.py).
     """
     received: list[int] = []
-    for number in SIGNALS:
+    for number in heard():
         signal.signal(number, lambda number, frame: received.append(number))
     release()
     environment = os.environ | _environment(count)
@@ -116,6 +117,8 @@ def start_processes(count: int, arguments: list[str]) -> int:
         )
         for rank in range(count)
     ]
+    if signal.getsignal(signal.SIGTSTP) != signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, lambda number, frame: _suspend(children))
     try:
         return _wait(children, received)
     finally:
@@ -123,6 +126,15 @@ def start_processes(count: int, arguments: list[str]) -> int:
             child.kill()
         for child in children:
             child.wait()
+
+
+def _suspend(children: list[subprocess.Popen[bytes]]) -> None:
+    """Stop all processes, which the terminal's Ctrl-Z does not reach, and this one; continue together."""
+    for child in children:
+        child.send_signal(signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process is continued
+    for child in children:
+        child.send_signal(signal.SIGCONT)
 
 
 def _environment(count: int) -> dict[str, str]:
@@ -183,7 +195,8 @@ def _how_it_ended(code: int) -> str:
 
 
 def _say(rank: int, count: int, what: str) -> None:
-    sys.stderr.write(f"rank {rank} of {count} {what}\n")
+    with suppress(OSError):  # its reader may be gone
+        sys.stderr.write(f"rank {rank} of {count} {what}\n")
 
 
 def _port() -> str:

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from rich.console import Console
-
 from accel_train.events import (
     EpochEnd,
     Event,
@@ -23,6 +21,7 @@ from accel_train.events import (
 )
 from accel_train.loggers.banner import print_banner
 from accel_train.loggers.profile_table import profile_lines
+from accel_train.loggers.rows import RunConsole
 from accel_train.loggers.summary import print_summary, stopped_line, summary_line
 from accel_train.loggers.text import accuracy, duration, learning_rate, loss, printable, speed
 from accel_train.loggers.throughput import Throughput
@@ -41,7 +40,7 @@ class PlainLogger:
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
-        self._console = Console(file=stream, force_terminal=False, color_system=None, highlight=False)
+        self._console = RunConsole(file=stream, force_terminal=False, color_system=None, highlight=False)
         self._clock = clock
         self._next_update = 0
         self._next_time = 0.0

@@ -23,8 +23,8 @@ def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
     path = Path(started.run_folder, "log", f"rank_{rank}.log")
     path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f"[rank {rank}/{started.hardware.world_size} {started.hardware.device}] " if rank else ""
-    file = _RaisingFileHandler(path, encoding="utf-8", errors="backslashreplace")
-    console = logging.StreamHandler(_Stderr(prefix))
+    file = _FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    console = _ConsoleHandler(_Stderr(prefix))
     console.setLevel(console_level)
     for handler in (file, console):
         handler.setFormatter(logging.Formatter("%(line)s"))
@@ -67,11 +67,32 @@ class RankLogger:
             self._last = None
 
 
-class _RaisingFileHandler(logging.FileHandler):
-    """Raises errors such as a full disk; logging's own handler prints a traceback and continues."""
+def tell_closed(stream: str, error: OSError) -> None:
+    """Tell on all other streams that one is closed or full."""
+    _logger.warning("%s is closed, the run continues: %s", stream, error.strerror or error)
+
+
+class _FileHandler(logging.FileHandler):
+    """Is dropped when its disk is full; logging's own handler prints a traceback for every line."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        raise sys.exc_info()[1] or AssertionError("called without an error")
+        _drop(self, self.baseFilename)
+
+
+class _ConsoleHandler(logging.StreamHandler["_Stderr"]):
+    """Is dropped when its terminal or pipe is gone."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        _drop(self, "stderr")
+
+
+def _drop(handler: logging.Handler, stream: str) -> None:
+    """Let a handler take no more records, after an error of its stream."""
+    error = sys.exc_info()[1]
+    if not isinstance(error, OSError):
+        raise error or AssertionError("called without an error")
+    handler.setLevel(sys.maxsize)
+    tell_closed(stream, error)
 
 
 class _Stderr:

@@ -14,6 +14,13 @@ Row = tuple[str, str]
 _LABEL_WIDTH = 15
 
 
+class RunConsole(Console):
+    """A console that raises BrokenPipeError when its reader is gone; Rich's ends the program."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  the BrokenPipeError that Rich is handling
+
+
 def print_rows(console: Console, rows: list[Row], wrap: bool = True) -> None:
     """Print rows: wrapped at words on a terminal if `wrap`, one line each in a file."""
     width = console.width if wrap and console.is_terminal else sys.maxsize

@@ -4,13 +4,11 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TextIO
-
-from rich.console import Console
 
 from accel_train.events import (
     EpochEnd,
@@ -26,7 +24,8 @@ from accel_train.events import (
 )
 from accel_train.loggers.jsonl import JsonLines
 from accel_train.loggers.plain import PlainLogger, QuietLogger
-from accel_train.loggers.rank_log import RankLogger, start_logging
+from accel_train.loggers.rank_log import RankLogger, start_logging, tell_closed
+from accel_train.loggers.rows import RunConsole
 
 Logger = Callable[[Event], None]
 """Takes each event of a run, in order."""
@@ -49,6 +48,8 @@ class Row(NamedTuple):
 
     wanted: Callable[[Process], bool]
     open: Callable[[RunStarted, Process], AbstractContextManager[Logger]]
+    stream: str | None = None
+    """Where it writes, if the run continues when that is closed or full; None if its error ends the run."""
 
 
 def logged(
@@ -69,11 +70,37 @@ def logged(
     rows = [row for name, row in LOGGERS.items() if row.wanted(process) and (only is None or name in only)]
     with ExitStack() as stack:
         stack.enter_context(closing(events))
-        loggers = [stack.enter_context(row.open(started, process)) for row in rows]
+        loggers = [stack.enter_context(_opened(row, started, process)) for row in rows]
         for event in chain([started], events):
             for log in loggers:
                 log(event)
             yield event
+
+
+@contextmanager
+def _opened(row: Row, started: RunStarted, process: Process) -> Iterator[Logger]:
+    """Open a logger; once its stream takes no more, such as a pipe without a reader, it is dropped."""
+    with ExitStack() as stack:
+        logger = stack.enter_context(row.open(started, process))
+        if row.stream is None:
+            yield logger
+            return
+        dropped = False
+
+        def log(event: Event) -> None:
+            nonlocal dropped
+            if not dropped:
+                try:
+                    logger(event)
+                except OSError as error:
+                    dropped = True
+                    tell_closed(str(row.stream), error)
+
+        try:
+            yield log
+        finally:
+            with suppress(OSError):  # told before, or nothing is left to tell
+                stack.close()
 
 
 def _rank_log(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
@@ -101,7 +128,7 @@ def console_logger(stream: TextIO, is_terminal: bool, quiet: bool) -> AbstractCo
     if is_terminal and os.environ.get("TERM") != "dumb":
         from accel_train.loggers.terminal import TerminalLogger  # takes 5 ms, for a terminal only
 
-        return TerminalLogger(Console(file=stream, force_terminal=True, highlight=False))
+        return TerminalLogger(RunConsole(file=stream, force_terminal=True, highlight=False))
     return nullcontext(PlainLogger(stream))
 
 
@@ -111,7 +138,8 @@ LOGGERS: dict[str, Row] = {
     "records": Row(
         lambda process: process.rank == 0 and process.json,
         lambda started, process: nullcontext(JsonLines(sys.stdout, _RECORDS)),
+        stream="stdout",
     ),
-    "console": Row(lambda process: process.rank == 0, _console),
+    "console": Row(lambda process: process.rank == 0, _console, stream="the console"),
 }
 """Every logger; each event goes through them in this order."""

@@ -3,6 +3,7 @@
 import codecs
 import io
 import math
+import os
 import sys
 
 _ASCII = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
@@ -20,7 +21,17 @@ codecs.register_error(_HANDLER, _replace)
 
 
 def prepare_streams() -> None:
-    """Keep stdout and stderr from raising UnicodeEncodeError in any encoding."""
+    """Keep stdout and stderr from raising UnicodeEncodeError in any encoding, and open those that are closed.
+
+    Else the first file that is opened would take the place of a closed one, and libraries would print into it.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         make_safe(stream)
 

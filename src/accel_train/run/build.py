@@ -1,5 +1,6 @@
 """Builds one run from its config."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,11 +28,12 @@ from accel_train.rng import make_key, seed_libraries
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
 from accel_train.run.same_data import has_same_data, refuse_changed, refuse_other_ranks
-from accel_train.system.folder_lock import FolderLock
 from accel_train.training.loop import Training
 from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 from accel_train.training.profiler import check_length
 from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
+
+FindResumePoint = Callable[[Path | None, str, str, Callable[[ResumePoint], bool]], ResumePoint]
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,6 @@ class Run:
     plan: Plan
     training: Training
     watchdog: Watchdog
-    lock: FolderLock
-    """On the run folder."""
-
-    def close(self) -> None:
-        """Collective: let go of the run folder and of the other processes."""
-        self.watchdog.stop()
-        self.lock.release()
 
     @property
     def plain_model(self) -> nn.Module:
@@ -74,8 +69,10 @@ class Run:
         return {"device": f"{device.type} {kind}", "threads": torch.get_num_threads()}
 
 
-def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
-    """Collective: build a run from a config and the origin of each of its values; write nothing.
+def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint = find_resume_point) -> Run:
+    """Collective: build a run from a config and the origin of each of its values.
+
+    Writes nothing, except that `find` may lock the run folder.
 
     Raises:
         UserError: something asked for cannot be had.
@@ -87,7 +84,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
     contents = contents_of(data)
     processes = _start(asked)
     refuse_other_ranks(processes, contents, train=data.train, val=data.val)
-    config, origins, point = _resolve(asked, origins, data, contents, processes)
+    config, origins, point = _resolve(asked, origins, data, contents, processes, find)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
     built, weights_notices = _build_model(config, data, None if point.stored else config.init_from)
@@ -109,7 +106,6 @@ def build_run(asked: TrainConfig, origins: dict[str, str]) -> Run:
         plan=plan,
         training=training,
         watchdog=watchdog,
-        lock=FolderLock(point.folder),
     )
 
 
@@ -135,7 +131,12 @@ def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
 
 
 def _resolve(
-    asked: TrainConfig, origins: dict[str, str], data: DataSet, contents: Contents, processes: Processes
+    asked: TrainConfig,
+    origins: dict[str, str],
+    data: DataSet,
+    contents: Contents,
+    processes: Processes,
+    find: FindResumePoint = find_resume_point,
 ) -> tuple[ResolvedConfig, dict[str, str], ResumePoint]:
     """Collective: fill in all defaults and find the resume point; a resumed run keeps the values it had.
 
@@ -161,10 +162,9 @@ def _resolve(
 
     new, new_origins = resolved(asked)
     name = f"{Path(asked.data).absolute().name}_{new.model}".replace(":", "_").replace(",", "_")
-    point = processes.on_main(lambda: find_resume_point(asked.output, asked.resume, name, is_this_run))
-    if point.stored is None:
+    point = processes.on_main(lambda: find(asked.output, asked.resume, name, is_this_run))
+    if point.stored is None or point.source is None:
         return new, new_origins, point
-    assert point.source
     by_path = is_path(asked.data) and is_path(point.stored["data"])
     compare_data = not by_path and not has_same_data(point, contents)
     config = same_run(as_stored(point.stored), asked.epochs, point.stored, point.source, compare_data=compare_data)

@@ -10,6 +10,7 @@ from accel_train.checkpoints.checkpointer import load_weights
 from accel_train.checkpoints.run_folder import CONFIG, WEIGHTS, Description, read_description
 from accel_train.config.defaults import Augmentation
 from accel_train.config.fields import expand_home
+from accel_train.config.import_string import trusted
 from accel_train.config.load import make_config, read_yaml
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.contents import Contents, split_contents
@@ -40,6 +41,7 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     folder = expand_home(folder)
     description = read_description(folder)
     trained_by = make_config(ResolvedConfig, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)), {})
+    name = trusted(description.model, config.model, "--model", folder)
     found = open_evaluation_data(config, trained_by, description, folder)
     contents = Contents(description.classes, {"val": split_contents(found.source)})
     weights = load_weights(folder / WEIGHTS[config.weights])
@@ -49,7 +51,8 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         refuse_other_ranks(processes, contents, val=found.source)
         batch_size = config.batch_size or trained_by.batch_size
         loader = _loader(config.workers, batch_size, found.source, description, processes)
-        model, transform = _model(description, weights, processes), _transform(description, processes)
+        model = _model(name, description, weights, processes)
+        transform = _transform(description, processes)
         result = evaluation.evaluate(processes.accelerator, model, processes.accelerator.prepare(loader), transform)
         assert result
         notes = processes.on_main(lambda: data_notes(data))
@@ -89,10 +92,10 @@ def _loader(
     return evaluation_loader(source, View(description.image_size, random_crop=False), sizes)
 
 
-def _model(description: Description, weights: dict[str, Tensor], processes: Processes) -> nn.Module:
+def _model(name: str, description: Description, weights: dict[str, Tensor], processes: Processes) -> nn.Module:
     """Collective."""
     model = build_model(
-        description.model,
+        name,
         classes=len(description.classes),
         channels=description.data_channels,
         data_size=description.data_size,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel_train.checkpoints.run_folder import Description, read_files
+from accel_train.config.import_string import is_function_name, trusted
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.contents import Contents, changes, contents_of, files_of
 from accel_train.data.open import is_folder, is_path, open_data, open_for_evaluation
@@ -29,7 +30,7 @@ def open_evaluation_data(
     Raises:
         UserError: there are no such images.
     """
-    if config.data is None:
+    if config.data is None or (config.data == trained_by.data and is_function_name(config.data)):
         found = _own(config, trained_by, description, run)
     elif is_path(config.data) and is_folder(config.data):
         found = _folder(config.data, trained_by, description, run)
@@ -44,6 +45,7 @@ def _own(config: EvaluateConfig, trained_by: ResolvedConfig, description: Descri
         raise UserError(
             f"{run} was trained on {trained_by.data}, which is not found from {Path.cwd()}", "give it as --data PATH"
         )
+    trusted(trained_by.data, config.data, "--data", run)
     data = _open(trained_by.data, config, trained_by, own=True)
     now = contents_of(data)
     if now == description.contents or now.classes != description.classes:

@@ -6,7 +6,7 @@ from typing import Any
 
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors, read_state
-from accel_train.checkpoints.run_folder import CHECKPOINTS, METRICS, WEIGHTS
+from accel_train.checkpoints.run_folder import CHECKPOINTS, LOGS, METRICS, WEIGHTS
 from accel_train.data.contents import Contents, files_of
 from accel_train.errors import UserError
 from accel_train.run.build import Run
@@ -16,16 +16,11 @@ from accel_train.training.state import TrainingState
 
 
 def take_folder(run: Run) -> None:
-    """Make and lock the folder, and remove unfinished files of a killed run.
-
-    Raises:
-        UserError: another run writes there.
-    """
+    """Remove unfinished files of a killed run from the folder, and describe the run there."""
     point = run.resume_point
-    run_folder.make(point.folder)
-    run.lock.acquire()
-    clean(point.folder)
-    clean(point.folder / CHECKPOINTS)
+    (point.folder / LOGS).mkdir(parents=True, exist_ok=True)
+    clean(point.folder, run_folder.FILES)
+    clean(point.folder / CHECKPOINTS, store.FOLDERS)
     if point.checkpoint:
         store.set_aside_newer(point.folder / CHECKPOINTS, point.checkpoint)
     if point.source != point.folder or _is_changed(run):

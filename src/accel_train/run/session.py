@@ -14,6 +14,7 @@ from accel_train.distributed.watchdog import start_watchdog
 from accel_train.events import EpochEnd, Event, Notice, Resumed, RunEnded, Stopped, UpdateDone
 from accel_train.rng import make_key
 from accel_train.run.build import Run, build_run
+from accel_train.run.claim import Claim
 from accel_train.run.describe import run_started
 from accel_train.run.restore import resume, take_folder
 from accel_train.run.rollback import Rollback
@@ -43,8 +44,10 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(restored_torch_options())
         stack.callback(stop)
-        run = build_run(config, given)
-        stack.callback(run.close)
+        claim = Claim()
+        stack.callback(claim.release)
+        run = build_run(config, given, claim.find_resume_point)
+        stack.callback(run.watchdog.stop)
         yield from Session(run, signals or StopSignals()).events()
 
 
@@ -52,10 +55,10 @@ class Session:
     """One process's share of a run, from taking its folder to the last event."""
 
     def __init__(self, run: Run, signals: StopSignals) -> None:
-        """Collective: take the folder, and load what the run resumes from.
+        """Collective: prepare the folder, and load what the run resumes from.
 
         Raises:
-            UserError: another run writes there, or the checkpoint to resume from cannot be used.
+            UserError: the checkpoint to resume from cannot be used.
         """
         self._run, self._training, self._processes = run, run.training, run.processes
         self._signals = signals
@@ -141,6 +144,8 @@ class Session:
                     self._check_replicas(event.update)
         elif isinstance(event, EpochEnd):
             self._schedule.after_epoch(self._state.epochs, self._is_over())
+            if not self._is_over():
+                self._agreement.after_epoch()
         else:
             return
         if self._schedule.is_due(self._state) and not self._agreement.stop:

@@ -53,6 +53,11 @@ class StopAgreement:
         self._last_save = self._clock()
         return True
 
+    def after_epoch(self) -> None:
+        """Collective: exchange after an epoch, so that a reason that is known stops the run there."""
+        self._measure_loop()
+        self._exchange(self._updates, False)
+
     def interrupted(self) -> bool:
         """Collective: return whether to stop; called between the batches of a validation."""
         self._measure_loop()
@@ -62,7 +67,8 @@ class StopAgreement:
 
     def _measure_loop(self) -> None:
         now = self._clock()
-        self._signals.loop_seconds, self._last_call = now - self._last_call, now
+        self._signals.loop_seconds = max(self._signals.loop_seconds, now - self._last_call)
+        self._last_call = now
 
     def _exchange(self, pace: "_Pace", save: bool) -> bool:
         """Collective: agree on stopping; return whether rank 0 wants to save."""

@@ -1,6 +1,7 @@
 """Files that are written completely or not at all."""
 
 import os
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -23,13 +24,19 @@ def write_file(path: Path, data: bytes) -> None:
         raise
 
 
-def clean(folder: Path) -> None:
-    """Remove unfinished files and folders of a killed process."""
+def is_partial(name: str, finished: str) -> bool:
+    """Return whether a name is that of an unfinished file or folder; `finished` is a pattern of finished ones."""
+    return name.startswith(PARTIAL) and re.fullmatch(finished, name.removeprefix(PARTIAL)) is not None
+
+
+def clean(folder: Path, finished: str) -> None:
+    """Remove unfinished files and folders of a killed process; `finished` is a pattern of the names they would get."""
     for path in folder.glob(f"{PARTIAL}*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
+        if is_partial(path.name, finished):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 def sync(path: Path) -> None:

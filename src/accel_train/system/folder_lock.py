@@ -5,6 +5,7 @@ import fcntl
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from accel_train.errors import UserError
@@ -32,23 +33,33 @@ class FolderLock:
         """
         assert self._descriptor is None
         try:
-            descriptor = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-            if not _locked(descriptor):
-                holder = os.pread(descriptor, 1000, 0).decode(errors="replace").strip() or "unknown process"
-                os.close(descriptor)
-                raise UserError(
-                    f"another run is writing to {self._folder} ({holder})", "stop it first, or give another --output"
-                )
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
+            while self._descriptor is None:
+                self._descriptor = self._open()
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"process {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
         except OSError as error:
             raise UserError(
                 f"cannot lock {self._folder}: {error.strerror}", "give an --output on another file system"
             ) from None
-        self._descriptor = descriptor
+
+    def _open(self) -> int | None:
+        """Open and lock the file; return None if its last holder has removed it meanwhile."""
+        path = self._folder / ".lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        if not _locked(descriptor):
+            holder = os.pread(descriptor, 1000, 0).decode(errors="replace").strip() or "unknown process"
+            os.close(descriptor)
+            raise UserError(
+                f"another run is writing to {self._folder} ({holder})", "stop it first, or give another --output"
+            )
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+                return descriptor
+        os.close(descriptor)
+        return None
 
     def release(self) -> None:
-        """Release the lock; keep its file, because the next holder may already have opened it."""
+        """Release the lock; keep its file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Self
 
 from accel_train.system.process import exit_at_once
-from accel_train.system.worker_signals import leave_to
+from accel_train.system.worker_signals import STOP_SIGNALS, leave_to
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,23 @@ class Reason:
     exit_code: int
 
 
-SIGNALS = {number: Reason(number.name, 128 + number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)}
+SIGNALS = {number: Reason(number.name, 128 + number) for number in STOP_SIGNALS}
 ORPHANED = Reason("the death of its launcher", 128 + signal.SIGTERM)
 
+UNSAVED = 1
+"""Exit code of a process that ends before it could save; that of a signal means that all is saved."""
+_TYPED = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that a user types at a terminal; a second one is impatience."""
 _LOOPS_TO_AGREE = 3
 """The running update, the next one, after which ranks may agree, and one more because their durations vary."""
 
 
 class StopSignals:
-    """Listens to SIGTERM, SIGUSR1 and SIGINT, and for the death of the launcher.
+    """Listens to the signals that end a process, and for the death of the launcher.
 
     During training the first reason is kept: the loop polls it, agrees on it with the other ranks and saves. Later
-    signals are ignored, because launchers send SIGTERM after SIGINT; but a second SIGINT ends the process. Outside
-    training there is nothing to save: any reason ends the process at once.
+    signals are ignored, because launchers send SIGTERM after SIGINT; but a second one that was typed at a terminal ends
+    the process. Outside training there is nothing to save: any reason ends the process at once.
 
     Python runs signal handlers in the main thread, which a collective may block for minutes. So the handlers do
     nothing; a thread reads the signal numbers that the interpreter writes to a pipe.
@@ -54,12 +58,12 @@ class StopSignals:
 
         `launcher` is the process whose death is a reason to stop. This process ends `agreement_seconds` after a
         signal, later if updates are slow, unless all ranks have agreed to stop: a dead or hanging rank never answers.
-        It ends `orphan_seconds` after its launcher in any case.
+        One that is alone waits for nobody. All end `orphan_seconds` after their launcher in any case.
         """
         self.reason: Reason | None = None
         """Why this process should stop; None while it should not."""
         self.loop_seconds = 0.0
-        """Duration of the last loop between two moments at which training can stop."""
+        """The longest time so far between two moments at which training can stop."""
         self._began = time.monotonic()
         self._rank = rank
         self._launcher = launcher
@@ -69,13 +73,17 @@ class StopSignals:
         self._training = False
         self._agreed = False
         self._deadline = math.inf
-        self._sigints = 0
+        self._alone = False
+        self._typed = 0
 
     def listen(self) -> Self:
-        """Install the handlers and start the thread; call once, in the main thread."""
+        """Install the handlers and start the thread; call once, in the main thread.
+
+        A signal that was ignored before this program started stays so: `nohup` ignores SIGHUP.
+        """
         pipe, written_by_python = os.pipe()
         os.set_blocking(written_by_python, False)
-        for number in SIGNALS:
+        for number in heard():
             signal.signal(number, lambda number, frame: None)
             signal.siginterrupt(number, False)  # for libraries that do not handle EINTR
         signal.set_wakeup_fd(written_by_python)
@@ -88,8 +96,9 @@ class StopSignals:
         """Seconds since this object was made: a time limit includes the start-up."""
         return time.monotonic() - self._began
 
-    def training_began(self) -> None:
-        """From now on, keep a reason to stop for the loop, which can save."""
+    def training_began(self, *, alone: bool = False) -> None:
+        """From now on, keep a reason to stop for the loop, which can save; `alone`: no other rank must agree."""
+        self._alone = alone
         self._training = True
 
     def acknowledged(self) -> None:
@@ -112,26 +121,34 @@ class StopSignals:
             if self._launcher not in (None, os.getppid()):
                 self._stop(ORPHANED, self._orphan_seconds)
             if self.reason and time.monotonic() > self._deadline and (self.reason is ORPHANED or not self._agreed):
-                self._end(self.reason, f"rank {self._rank} ended by {self.reason.name} before it could save")
+                self._end(UNSAVED, f"rank {self._rank} ended by {self.reason.name} before it could save")
 
     def _receive(self, number: signal.Signals) -> None:
-        self._sigints += self._training and number == signal.SIGINT
-        if self._sigints > 1:
-            self._end(SIGNALS[number], "ended by a second SIGINT before it could save" if self._rank == 0 else None)
-        self._stop(SIGNALS[number], max(self._agreement_seconds, _LOOPS_TO_AGREE * self.loop_seconds))
+        self._typed += self._training and number in _TYPED
+        if self._typed > 1:
+            said = f"ended by a second {number.name} before it could save" if self._rank == 0 else None
+            self._end(SIGNALS[number].exit_code, said)
+        seconds = math.inf if self._alone else max(self._agreement_seconds, _LOOPS_TO_AGREE * self.loop_seconds)
+        self._stop(SIGNALS[number], seconds)
 
     def _stop(self, reason: Reason, seconds: float) -> None:
         if not self._training:
-            self._end(reason, f"ended by {reason.name}, with nothing to save" if self._rank == 0 else None)
+            said = f"ended by {reason.name}, with nothing to save" if self._rank == 0 else None
+            self._end(reason.exit_code, said)
         if self.reason is None:
             self._deadline = time.monotonic() + seconds
             self.reason = reason  # set last: the loop may act on it at once
 
-    def _end(self, reason: Reason, message: str | None) -> NoReturn:
+    def _end(self, exit_code: int, message: str | None) -> NoReturn:
         if message:
             with suppress(OSError):  # stderr may be closed
                 os.write(2, f"{message}\n".encode())  # the main thread may hold sys.stderr's lock
-        exit_at_once(reason.exit_code)
+        exit_at_once(exit_code)
+
+
+def heard() -> list[signal.Signals]:
+    """Return the signals that end this process and were not ignored before it started."""
+    return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
 
 def release() -> None:

@@ -6,6 +6,13 @@ import signal
 import sys
 import threading
 
+STOP_SIGNALS = tuple(
+    signal.Signals[name]
+    for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGALRM", "SIGPWR")
+    if hasattr(signal, name)
+)
+"""Signals by which terminals, schedulers and limits end a process. Profilers use SIGPROF and SIGVTALRM."""
+
 
 def leave_to(parent: int) -> None:
     """Leave the process group that terminals and schedulers signal, and ignore signals sent to every process.
@@ -14,8 +21,9 @@ def leave_to(parent: int) -> None:
     """
     os.setpgrp()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for number in (signal.SIGUSR1, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+    for number in STOP_SIGNALS:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_exit_on_sigterm_of, args=[parent], daemon=True).start()

@@ -22,6 +22,7 @@ from accel_train.checkpoints.run_folder import (
     plain_values,
     read_description,
     read_files,
+    remove_empty,
     weights_file,
     write,
 )
@@ -105,11 +106,32 @@ def test_unreadable_destination_is_reported(tmp_path: Path, request: pytest.Fixt
     assert hint == "give another --output"
 
 
-def test_make_accepts_existing_folder(tmp_path: Path) -> None:
+def test_make_accepts_existing_folder_unless_it_must_be_new(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
+    make(folder, new=True)
     make(folder)
-    make(folder)
-    assert (folder / "log").is_dir()
+    assert folder.is_dir()
+    with pytest.raises(FileExistsError):
+        make(folder, new=True)
+
+
+def test_only_a_folder_with_nothing_but_a_lock_is_removed(tmp_path: Path) -> None:
+    for name in ("mine", "config.yaml", ".lock"):
+        folder = tmp_path / name.strip(".")
+        folder.mkdir()
+        (folder / ".lock").touch()
+        (folder / name).touch()
+        remove_empty(folder)
+        assert folder.exists() == (name != ".lock")
+    remove_empty(tmp_path / "missing")
+
+
+def test_empty_parents_are_removed_too(tmp_path: Path) -> None:
+    folder = tmp_path / "kept/a/b"
+    folder.mkdir(parents=True)
+    (tmp_path / "kept/mine").touch()
+    remove_empty(folder, folder.parent, tmp_path / "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
 
 
 def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from helpers.checkpoints import FILES, save
 from helpers.file_faults import names, recorded_operations
 
-from accel_train.checkpoints.store import begin, newest_valid, problem, prune, set_aside_newer, update_of
+from accel_train.checkpoints.store import begin, commit, newest_valid, problem, prune, set_aside_newer, update_of
 
 
 @pytest.fixture
@@ -114,6 +114,15 @@ def test_commit_keeps_valid_checkpoint_of_same_update_and_replaces_damaged(saved
     assert save(saved, 200).stat().st_ino == inode
     (saved / "update_000200/state.json").write_bytes(b"")
     assert save(saved, 200).stat().st_ino != inode
+    assert newest_valid(saved) == (saved / "update_000200", [])
+    assert names(saved) == ["update_000100", "update_000200"]
+
+
+def test_commit_replaces_a_valid_checkpoint_of_another_attempt(saved: Path) -> None:
+    partial = begin(saved, 200, "another")
+    (partial / "state.json").write_text('{"nonce": "another"}')
+    commit(partial)
+    assert (saved / "update_000200/state.json").read_text() == '{"nonce": "another"}'
     assert newest_valid(saved) == (saved / "update_000200", [])
     assert names(saved) == ["update_000100", "update_000200"]
 

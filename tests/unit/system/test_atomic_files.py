@@ -18,8 +18,27 @@ def test_clean_removes_only_unfinished_files_and_folders(tmp_path: Path) -> None
     for folder in ("update_000100", ".tmp_update_000300_ab"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "state.json").touch()
-    (tmp_path / ".tmp_file").touch()
-    clean(tmp_path)
+    (tmp_path / ".tmp_a.json").touch()
+    clean(tmp_path, r"a\.json|update_\d+_\w+")
     assert names(tmp_path) == ["update_000100"]
     assert names(tmp_path / "update_000100") == ["state.json"]
-    clean(tmp_path / "nothing")
+    clean(tmp_path / "nothing", "")
+
+
+def test_clean_leaves_what_only_looks_unfinished(tmp_path: Path) -> None:
+    (tmp_path / ".tmp_mine").mkdir()
+    for name in (".tmp_a.json.bak", ".tmp_b_a.json", "a.json"):
+        (tmp_path / name).touch()
+    before = names(tmp_path)
+    clean(tmp_path, r"a\.json")
+    assert names(tmp_path) == before
+
+
+def test_clean_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.tmp_a.json").symlink_to(tmp_path / "precious")
+    clean(tmp_path / "run", r"a\.json")
+    assert names(tmp_path / "run") == []
+    assert names(tmp_path / "precious") == ["file"]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +20,9 @@ MANIFEST = "pack.json"
 UNFINISHED = "unfinished.json"
 """The manifest while packing is unfinished: it lists the shards that are complete."""
 _FORMAT = 2
+_SHARD = r"(train|val|all)-\d{5,}\.safetensors"
+FILES = rf"{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}|{_SHARD}"
+"""Pattern of the files of a packed folder."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,23 @@ class Manifest:
         """Return whether both describe the same shards; either may be unfinished."""
         return replace(self, shards={}) == replace(other, shards={})
 
+    def check(self) -> None:
+        """Raise ValueError with what cannot be right: the file may be somebody else's."""
+        for name, checksum in self.shards.items():
+            if not re.fullmatch(_SHARD, name):
+                raise ValueError(f"{name!r} is no name of a shard")
+            if not isinstance(checksum.sha256, str) or not _is_count(checksum.bytes):
+                raise ValueError(f"{name} has the checksum {checksum}")
+        if set(self.splits) not in ({"train", "val"}, {"all"}):
+            raise ValueError(f"the splits are {', '.join(map(str, self.splits))}")
+        for split, counts in self.splits.items():
+            if len(counts) != len(self.classes) or not all(map(_is_count, counts)):
+                raise ValueError(f"{split} has {counts} pictures in {len(self.classes)} classes")
+        if not all(isinstance(text, str) for text in (self.source, self.fingerprint, *self.classes)):
+            raise ValueError("a name is no text")
+        if not (_is_count(self.side) and _is_count(self.pictures_per_shard) and self.side and self.pictures_per_shard):
+            raise ValueError(f"side is {self.side!r} and pictures_per_shard is {self.pictures_per_shard!r}")
+
     def command(self, folder: Path) -> str:
         """Return the command that packs this source to a folder."""
         return shlex.join(["accel_train", "pack", self.source, str(folder), "--side", str(self.side)])
@@ -78,12 +99,18 @@ def read_manifest(path: Path) -> Manifest:
         fields = json.loads(path.read_bytes())
         if fields["format"] == _FORMAT:
             shards = {name: ShardChecksum(**checksum) for name, checksum in fields.pop("shards").items()}
-            return Manifest(**fields, shards=shards)
+            manifest = Manifest(**fields, shards=shards)
+            manifest.check()
+            return manifest
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path}: {error}", f"remove {path.parent} and pack it again") from None
     raise UserError(
         f"{path} has format {fields['format']}, this version reads {_FORMAT}", f"remove {path.parent} and pack it again"
     )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def fingerprint(splits: "Mapping[str, FolderSource]") -> str:

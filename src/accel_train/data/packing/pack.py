@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from accel_train.data.images.crops import Box
 from accel_train.data.packing.manifest import (
+    FILES,
     MANIFEST,
     UNFINISHED,
     Manifest,
@@ -83,7 +84,7 @@ def begin(source: Path, folder: Path, side: int) -> Packing:
     listing = list_folder(source)
     manifest = _describe(source, listing.splits, side)
     lock = _lock(folder)
-    clean(folder)
+    clean(folder, FILES)
     earlier = next((read_manifest(folder / name) for name in (MANIFEST, UNFINISHED) if (folder / name).exists()), None)
     if earlier and earlier.has_same_pictures(manifest):
         return Packing(folder, replace(manifest, shards=earlier.shards), listing, lock, listing.notes)

@@ -1,7 +1,9 @@
 """Manifests survive the way to disk, and unreadable ones are rejected."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +39,41 @@ def test_unreadable_manifest_is_rejected(tmp_path: Path, text: str, words: str) 
     with pytest.raises(UserError, match=words) as caught:
         read_manifest(tmp_path / MANIFEST)
     assert caught.value.hint == f"remove {tmp_path} and pack it again"
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (
+            {"shards": {"../../precious.txt": {"sha256": "aa", "bytes": 7}}},
+            "'../../precious.txt' is no name of a shard",
+        ),
+        ({"shards": {"/etc/passwd": {"sha256": "aa", "bytes": 7}}}, "'/etc/passwd' is no name of a shard"),
+        ({"shards": {"train-00000.safetensors\n": {"sha256": "aa", "bytes": 7}}}, "is no name of a shard"),
+        ({"shards": {"pack.json": {"sha256": "aa", "bytes": 7}}}, "'pack.json' is no name of a shard"),
+        (
+            {"shards": {"train-00000.safetensors": {"sha256": 5, "bytes": 7}}},
+            "has the checksum",
+        ),
+        ({"shards": {"train-00000.safetensors": {"sha256": "a", "bytes": "7"}}}, "has the checksum"),
+        ({"splits": {"train": [1, 2]}}, "the splits are train"),
+        ({"splits": {"../x": [1, 2]}}, "the splits are ../x"),
+        ({"splits": {"all": [1]}}, "all has [1] pictures in 2 classes"),
+        ({"splits": {"all": [1, -2]}}, "all has [1, -2] pictures in 2 classes"),
+        ({"splits": {"all": [1, "2"]}}, "all has [1, '2'] pictures in 2 classes"),
+        ({"classes": ["a", 5]}, "a name is no text"),
+        ({"source": None}, "a name is no text"),
+        ({"side": "256"}, "side is '256' and pictures_per_shard is 256"),
+        ({"pictures_per_shard": 0}, "side is 256 and pictures_per_shard is 0"),
+        ({"pictures_per_shard": True}, "pictures_per_shard is True"),
+    ],
+)
+def test_value_that_cannot_be_right_is_rejected(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
+    (tmp_path / MANIFEST).write_text(json.dumps(asdict(EXAMPLE) | changed))
+    with pytest.raises(UserError) as caught:
+        read_manifest(tmp_path / MANIFEST)
+    assert caught.value.message.startswith(f"cannot read {tmp_path / MANIFEST}: ")
+    assert problem in caught.value.message
 
 
 @pytest.mark.parametrize("name", [MANIFEST, UNFINISHED])
