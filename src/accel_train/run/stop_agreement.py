@@ -38,7 +38,7 @@ class StopAgreement:
         self._save_seconds = save_seconds
         self._last_save = now
         self._last_call = now
-        self._updates, self._validation_batches = _Pace(now), _Pace(now)
+        self._updates, self._validation_batches, self._epochs = _Pace(now), _Pace(now), _Pace(now)
         self.stop: Reason | None = None
         """Why all ranks stop, once they have agreed."""
 
@@ -56,7 +56,8 @@ class StopAgreement:
     def after_epoch(self) -> None:
         """Collective: exchange after an epoch, so that a reason that is known stops the run there."""
         self._measure_loop()
-        self._exchange(self._updates, False)
+        if self._epochs.is_due():
+            self._exchange(self._epochs, False)
 
     def interrupted(self) -> bool:
         """Collective: return whether to stop; called between the batches of a validation."""

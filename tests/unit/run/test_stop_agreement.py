@@ -57,6 +57,34 @@ def test_signal_stops_within_half_a_second_or_one_update(seconds: float) -> None
     assert signals.is_acknowledged
 
 
+def test_signal_stops_a_run_of_slow_updates_at_the_end_of_its_epoch() -> None:
+    signals, clock = FakeSignals(), Clock()
+    agreement = make(signals, clock)
+    clock.now += 12
+    agreement.after_update()
+    signals.reason = next(iter(SIGNALS.values()))
+    agreement.after_epoch()
+    assert agreement.stop is signals.reason
+
+
+def test_short_epochs_exchange_no_growing_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+
+    def exchange(group: None, numbers: list[int]) -> list[list[int]]:
+        sent.extend(numbers)
+        return [numbers]
+
+    monkeypatch.setattr(process_group, "exchange", exchange)
+    clock = Clock()
+    agreement = make(FakeSignals(), clock)
+    for _ in range(3000):
+        clock.now += 0.001
+        agreement.after_update()
+        agreement.after_epoch()
+    assert max(sent) < 2**12
+    assert len(sent) < 3 * 300  # a few exchanges a second
+
+
 def test_fast_validation_does_not_delay_a_stop_in_slow_updates() -> None:
     signals, clock = FakeSignals(), Clock()
     agreement = make(signals, clock)
