@@ -226,5 +226,5 @@ def test_evaluation_uses_the_given_threads(run: Runner) -> None:
         "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
     )
     assert run("train", "--model", "nets:net", "--epochs", "1", "--device", "cpu", "--output", "out").code == 0
-    ended = run("evaluate", "out", "--threads", "2", "--device", "cpu")
+    ended = run("evaluate", "out", "--model", "nets:net", "--threads", "2", "--device", "cpu")
     assert "threads: 2\n" in ended.out, ended.out + ended.err

@@ -34,7 +34,7 @@ _GAP = "  "
 class PlainLogger:
     """Writes a line per epoch, and in between one every 30 s or 10 % of the run."""
 
-    _run_folder: str
+    _run: RunStarted
     _plan: PlanRecord
     _throughput: Throughput
 
@@ -62,7 +62,7 @@ class PlainLogger:
         self._handlers[type(event)](event)
 
     def _start(self, event: RunStarted) -> None:
-        self._run_folder, self._plan = event.run_folder, event.plan
+        self._run, self._plan = event, event.plan
         self._throughput = Throughput(event.plan.global_batch, self._clock)
         print_banner(self._console, event)
         self._schedule_next_line(update=0)
@@ -100,7 +100,7 @@ class PlainLogger:
         self._schedule_next_line(event.update)
 
     def _end(self, event: RunEnded) -> None:
-        print_summary(self._console, event, self._run_folder)
+        print_summary(self._console, event, self._run)
 
     def _write(self, *parts: str) -> None:
         self._stream.write(_GAP.join(parts) + "\n")

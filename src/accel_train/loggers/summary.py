@@ -1,18 +1,22 @@
 """Describes the end of a run: results, files and the next commands."""
 
+import re
 import shlex
 
 from rich.console import Console
 
-from accel_train.events import RunEnded, Stopped
+from accel_train.events import RunEnded, RunStarted, Stopped
 from accel_train.loggers.rows import Row, print_rows
 from accel_train.loggers.text import accuracy, duration, quantity, speed
 
+_FUNCTION = re.compile(r"[\w.]+:[^\W\d]\w*")
+"""A user's my.module:function, which `evaluate` imports only if it is named."""
 
-def print_summary(console: Console, ended: RunEnded, run_folder: str) -> None:
+
+def print_summary(console: Console, ended: RunEnded, started: RunStarted) -> None:
     """Print :func:`summary_rows` and, unwrapped so that they can be copied, :func:`next_rows`."""
     print_rows(console, summary_rows(ended))
-    print_rows(console, next_rows(ended, run_folder), wrap=False)
+    print_rows(console, next_rows(ended, started), wrap=False)
 
 
 def summary_rows(ended: RunEnded) -> list[Row]:
@@ -26,10 +30,12 @@ def summary_rows(ended: RunEnded) -> list[Row]:
     ]
 
 
-def next_rows(ended: RunEnded, run_folder: str) -> list[Row]:
+def next_rows(ended: RunEnded, started: RunStarted) -> list[Row]:
     """Return the run folder, and the commands that evaluate its weights."""
-    evaluate = f"accel_train evaluate {shlex.quote(run_folder)}"
-    rows = [("files", run_folder), ("next", evaluate)]
+    own = {f"--{name}": str(started.config[name]) for name in ("model", "data")}
+    named = [word for pair in own.items() if _FUNCTION.fullmatch(pair[1]) for word in pair]
+    evaluate = shlex.join(["accel_train", "evaluate", started.run_folder, *named])
+    rows = [("files", started.run_folder), ("next", evaluate)]
     if ended.best_epoch != ended.epochs:
         rows.append(("", f"{evaluate} --weights best"))
     return rows

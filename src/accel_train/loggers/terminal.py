@@ -141,4 +141,4 @@ class TerminalLogger:
     def _end(self, event: RunEnded) -> None:
         self.close()
         self._console.print()
-        print_summary(self._console, event, self._run.run_folder)
+        print_summary(self._console, event, self._run)
