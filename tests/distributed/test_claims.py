@@ -25,7 +25,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def nonces(run: Path) -> set[str]:
-    """Return the attempts of which a run has checkpoints."""
+    """Return the nonces in the checkpoints of a run, one per attempt."""
     return {json.loads(path.read_text())["nonce"] for path in run.glob("checkpoints/update_*/state.json")}
 
 

@@ -192,7 +192,10 @@ def test_option_that_accelerate_drops_is_refused(run: Runner) -> None:
     assert ended.code != 0
     error, hint, *_ = [line for line in ended.err.splitlines() if line.startswith(("error: ", "hint: "))]
     assert error.startswith("error: gradient_accumulation_steps 4 of accelerate launch asks for gradient accumulation")
-    assert hint == "hint: use --accumulate 4 instead, and remove it"
+    assert (
+        hint
+        == "hint: use --accumulate 4 instead, and remove it from the launcher's configuration, or unset the variable"
+    )
     assert not (run.folder / "out").exists()
 
 

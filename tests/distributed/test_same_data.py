@@ -14,7 +14,7 @@ from accel_train.cli.app import main
 os.chdir(os.environ["RANK"])
 main()
 """
-"""accel_train, each rank of which starts in its own folder."""
+"""accel_train; each rank starts in its own folder."""
 OPTIONS = ("--model", "mlp", "--image-size", "8", "--batch-size", "4", "--epochs", "1", "--device", "cpu")
 MODULE = """
 import torch

@@ -90,7 +90,7 @@ def test_unsupported_answer_is_one_error(run: Runner, answers: dict[str, str], e
 
 @pytest.mark.slow
 def test_answer_that_asks_for_deepspeed_is_one_error(run: Runner) -> None:
-    """The wizard and the launcher go on only with the package, of which a name each is enough."""
+    """Wizard and launcher need the package, but read only its version and one name."""
     for name, text in {
         "deepspeed/__init__.py": '__version__ = "0.18.0"\n',
         "deepspeed/launcher/runner.py": 'DEEPSPEED_ENVIRONMENT_NAME = ".deepspeed_env"\n',

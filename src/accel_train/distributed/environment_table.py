@@ -88,12 +88,12 @@ TABLE: dict[str, Row] = {
     ),
     "ACCELERATE_DYNAMO_*": Harmless("says how to compile; ACCELERATE_DYNAMO_BACKEND says whether, and is refused"),
     "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": Refused(
-        "gradient accumulation by Accelerate", "use --accumulate {value} instead, and remove it", (*NOTHING, "1")
+        "gradient accumulation by Accelerate", "use --accumulate {value} instead, and " + _REMOVE, (*NOTHING, "1")
     ),
     "ACCELERATE_GRADIENT_CLIPPING": Refused(
-        "clipping by Accelerate", "use --clip-norm {value} instead, and remove it", (*NOTHING, "auto")
+        "clipping by Accelerate", "use --clip-norm {value} instead, and " + _REMOVE, (*NOTHING, "auto")
     ),
-    "ACCELERATE_TORCH_DEVICE": Refused("a device by Accelerate", "use --device instead, and remove it", ("",)),
+    "ACCELERATE_TORCH_DEVICE": Refused("a device by Accelerate", "use --device instead, and " + _REMOVE, ("",)),
     "ACCELERATE_CPU_AFFINITY": Refused(
         "CPU affinity (numa efficiency)", "set enable_cpu_affinity: false, and bind processes with numactl"
     ),

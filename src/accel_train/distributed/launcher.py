@@ -79,7 +79,7 @@ def check_alone(command: str) -> None:
     """Check that a command that is no part of a run was started once.
 
     Raises:
-        UserError: a launcher has started it several times, each of which would do all of the work.
+        UserError: a launcher has started it several times: each process would do all of the work.
     """
     if world_size() > 1:
         raise UserError(

@@ -14,7 +14,7 @@ BY_ACCELERATE = {"ACCELERATE_MIXED_PRECISION": "no", "ACCELERATE_DYNAMO_MODE": "
 
 
 class Parent:
-    """Stands in for `accelerate launch`, of which only the command line is read."""
+    """Stands in for `accelerate launch`: only its command line is read."""
 
     words: tuple[str, ...] = ()
     between: tuple[str, ...] = ()
@@ -140,19 +140,19 @@ def test_other_programs_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None
             ("--gradient_accumulation_steps", "4"),
             "",
             "gradient_accumulation_steps 4 of accelerate launch asks for gradient accumulation by Accelerate",
-            "use --accumulate 4 instead, and remove it",
+            "use --accumulate 4 instead, and remove it from the launcher's configuration, or unset the variable",
         ),
         (
             (),
             "deepspeed_config:\n  gradient_accumulation_steps: 2",
             "gradient_accumulation_steps 2 of accelerate launch asks for gradient accumulation by Accelerate",
-            "use --accumulate 2 instead, and remove it",
+            "use --accumulate 2 instead, and remove it from the launcher's configuration, or unset the variable",
         ),
         (
             ("--gradient_clipping", "0.5"),
             "",
             "gradient_clipping 0.5 of accelerate launch asks for clipping by Accelerate",
-            "use --clip-norm 0.5 instead, and remove it",
+            "use --clip-norm 0.5 instead, and remove it from the launcher's configuration, or unset the variable",
         ),
         (("--zero_stage", "3"), "", "zero_stage 3 of accelerate launch has no effect", "remove it"),
         (("--fsdp_offload_params", "true"), "", "fsdp_offload_params true of accelerate launch has no", "remove it"),
