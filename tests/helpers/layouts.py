@@ -3,9 +3,11 @@
 import functools
 import io
 import os
+import shutil
 import socket
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,6 +77,30 @@ def _fifo_and_socket(root: Path) -> None:
         here = os.open(root / "cat", os.O_RDONLY)  # the path may be too long for a socket
         listener.bind(f"/proc/self/fd/{here}/socket.png")
         os.close(here)
+
+
+@contextmanager
+def deep_folder(parent: Path, name: str, depth: int) -> Iterator[Path]:
+    """Make `depth` folders called `name`, each in the one before, give the last as a path in /proc, and remove them.
+
+    pytest could not remove them: it goes down one call a folder, and the paths are too long.
+    """
+    last = os.open(parent, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=last)
+        inner = os.open(name, os.O_RDONLY, dir_fd=last)
+        os.close(last)
+        last = inner
+    try:
+        yield Path(f"/proc/self/fd/{last}")
+    finally:
+        os.close(last)
+        first, rest = parent / name, parent / "rest"
+        for _ in range(depth - 1):
+            (first / name).rename(rest)
+            shutil.rmtree(first)
+            rest.rename(first)
+        shutil.rmtree(first)
 
 
 def _hard_link(root: Path) -> None:

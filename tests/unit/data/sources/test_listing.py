@@ -1,13 +1,12 @@
 """Every awkward folder gives its classes and counts, or one clear error."""
 
-import os
 import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.layouts import LAYOUTS, Layout, picture
+from helpers.layouts import LAYOUTS, Layout, deep_folder, picture
 from helpers.privileges import no_privileges
 
 from accel_train.data.sources import listing
@@ -80,14 +79,7 @@ def test_folder_without_permission_is_an_error_that_names_it(
 
 def test_path_that_is_too_long_is_an_error(tmp_path: Path) -> None:
     Layout(("cat*3", "dog*3")).make(tmp_path)
-    folder = os.open(tmp_path / "cat", os.O_RDONLY)
-    for _ in range(20):
-        os.mkdir("x" * 250, dir_fd=folder)
-        inner = os.open("x" * 250, os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(folder)
-    with pytest.raises(UserError) as caught:
+    with deep_folder(tmp_path / "cat", "x" * 250, 20), pytest.raises(UserError) as caught:
         list_folder(tmp_path)
     assert caught.value.message.startswith(f"cannot list {tmp_path}/cat/xxx")
     assert caught.value.message.endswith(": File name too long")
@@ -110,10 +102,9 @@ def test_folder_that_vanishes_meanwhile_is_an_error(tmp_path: Path, monkeypatch:
 
 def test_deep_folders_are_listed(tmp_path: Path) -> None:
     Layout(("cat*3", "dog/1.png")).make(tmp_path)
-    for depth in range(1, 1500):
-        (tmp_path / "dog" / "/".join("x" * depth)).mkdir()
-    (tmp_path / "dog" / "/".join("x" * 1499) / "2.png").write_bytes(picture("PNG"))
-    assert counts(list_folder(tmp_path)) == {"all": {"cat": 3, "dog": 2}}
+    with deep_folder(tmp_path / "dog", "x", 1500) as last:
+        (last / "2.png").write_bytes(picture("PNG"))
+        assert counts(list_folder(tmp_path)) == {"all": {"cat": 3, "dog": 2}}
 
 
 def test_order_of_pictures_is_by_name_files_before_folders(tmp_path: Path) -> None:
