@@ -98,7 +98,8 @@ class Start:
         return self.process.exitcode
 
     def error(self) -> str:
-        return (self.streams / "err").read_text()
+        file = self.streams / "err"
+        return file.read_text() if file.exists() else ""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -114,8 +115,9 @@ def test_two_starts_leave_one_run(tmp_path: Path, alone: Mapping[str, Reference]
         time.sleep(chance.uniform(0, span / 2))
         first.terminate()
     codes = (first.code(), second.code())
-    for start, code, ends in zip((first, second), codes, ({0, 2, 143} if is_stopped else {0, 2}, {0, 2}), strict=True):
-        assert code in ends, start.error()
+    stopped = {143, -signal.SIGTERM} if is_stopped else set()  # the latter if it had not even begun to listen
+    for start, code, others in ((first, codes[0], stopped), (second, codes[1], set())):
+        assert code in {0, 2} | others, start.error()
         assert code != 2 or start.error().startswith(REFUSALS), start.error()
         assert "Traceback" not in start.error()
     assert codes != (2, 2)
