@@ -17,7 +17,14 @@ def main() -> None:
     run()
 
 
+def _current_folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - pathlib is not imported yet
+    except FileNotFoundError:  # it has been removed: see cli/app.py
+        return ""
+
+
 if __name__ == "__main__":
-    if sys.path[0] in ("", os.getcwd()) and not sys.flags.safe_path:  # noqa: PTH109 - pathlib is not imported yet
+    if sys.path[0] in ("", _current_folder()) and not sys.flags.safe_path:
         del sys.path[0]  # else a queue.py or numpy/ here would replace what torch imports
     main()

@@ -1,5 +1,7 @@
 """Errors that the user can fix: one message and one hint."""
 
+import reprlib
+
 
 class UserError(Exception):
     """A user's mistake, which every process finds before training starts.
@@ -24,3 +26,17 @@ class LocalError(UserError):
     """A mistake that only one process finds, such as an unreadable image: that process reports it."""
 
     everywhere = False
+
+
+class _Shortened(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 2, 80, 80
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Python refuses to print thousands of digits."""
+        return super().repr_int(x, level) if x.bit_length() < 1000 else f"a number of {x.bit_length():,} bits"
+
+
+shown = _Shortened().repr
+"""Return a value out of a file as a message shows it: short, with control characters escaped."""

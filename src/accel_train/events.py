@@ -41,6 +41,7 @@ class HardwareRecord:
     cores: int  # available to the processes of this machine
     launched_by: str
     environment: tuple[str, ...]  # variables that are obeyed, as NAME=value
+    identity: dict[str, str]  # what decides the last bits of a sum, besides the config
 
 
 @dataclass(frozen=True, slots=True)

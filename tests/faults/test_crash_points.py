@@ -9,22 +9,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 from helpers import warm
 from helpers.crash_points import Call, Death, follow
+from helpers.descriptions import CONTENTS
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from accel_train.checkpoints import run_folder, store
-from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors, load_tensors, read_state
+from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors, load_tensors
 from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
+from accel_train.checkpoints.state_file import read_state
 from accel_train.checkpoints.store import newest_valid, update_of
 from accel_train.distributed import process_group
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.distributed.strategies.fsdp2 import FSDP2
 from accel_train.events import EpochEnd
+from accel_train.models import weights_file
 from accel_train.system.atomic_files import clean
 from accel_train.training.ema import Ema
 from accel_train.training.state import TrainingState
@@ -75,7 +77,8 @@ def save(
     exported = weights(tensors)
     for name in WEIGHTS.values():
         checkpointer.save_weights(exported, folder / name)
-    checkpointer.save(training_state(update), {"nonce": nonce})
+    extra = {"nonce": nonce, "metrics_bytes": 0, "config": {}, "identity": {}, "scaler": None}
+    checkpointer.save(training_state(update), extra | {"data": CONTENTS.as_record()})
     if update in checkpointer.committed(wait=True):
         (folder / REPORTED).touch()
     checkpointer.close()
@@ -152,11 +155,11 @@ def checked_update(folder: Path) -> int:
     assert newest, problems
     assert problems == []
     update = update_of(newest)
-    assert read_state(newest)[0] == training_state(update)
+    assert read_state(newest).position == training_state(update)
     loaded = trained(0)
     load_tensors(newest, loaded)
     torch.testing.assert_close(loaded.by_name(), trained(update).by_name(), rtol=0, atol=0)
-    files = {at: safetensors.torch.save(weights(trained(at))) for at in (OLD, NEW)}
+    files = {at: weights_file.encode(weights(trained(at))) for at in (OLD, NEW)}
     assert (newest / WEIGHTS["best"]).read_bytes() == files[update]
     for name in WEIGHTS.values():  # written before the checkpoint
         assert (folder / name).read_bytes() in (files[update], files[NEW]), name

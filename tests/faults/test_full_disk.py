@@ -25,9 +25,12 @@ def test_full_disk_is_one_error_and_the_run_resumes_with_space(run: Runner, smal
     full = run(*TRAIN, "--output", small_disk / "run")
     assert full.code == 2, full.err
     assert "Traceback" not in full.err
-    assert [line for line in full.err.splitlines() if line.startswith("error:")] == [
-        f"error: cannot save in {small_disk / 'run'}: No space left on device"
-    ]
+    (error,) = [line for line in full.err.splitlines() if line.startswith("error:")]
+    cannot_save = (
+        f"error: cannot save in {small_disk / 'run'}: No space left on device: the file system {small_disk} has "
+    )
+    assert error.startswith(cannot_save)
+    assert error.endswith(" of 1.8 MiB free")
     assert "saved checkpoint update 8" in full.out
     subprocess.run(["mount", "-o", "remount,size=32m", str(small_disk)], check=True)
     resumed = run(*TRAIN, "--output", small_disk / "run")

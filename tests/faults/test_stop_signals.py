@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1
+from signal import SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGUSR1
 
 import psutil
 import pytest
@@ -29,7 +29,7 @@ def wait_for_reason():
         time.sleep(0.01)
     say(signals.reason.name, signals.reason.exit_code)
 def listen(**given):
-    return StopSignals(**{"poll_seconds": 0.05, "agreement_seconds": 60, "orphan_seconds": 60} | given).listen()
+    return StopSignals(**{"poll_seconds": 0.05, "agreement_seconds": 60} | given).listen()
 """
 
 
@@ -141,6 +141,38 @@ def test_slow_updates_extend_the_deadline(start: StartScript) -> None:
     assert time.monotonic() - began > 1.4
 
 
+def test_wait_for_a_save_extends_the_deadline(start: StartScript) -> None:
+    process = start(
+        "signals = listen(rank=3, agreement_seconds=0.5); signals.training_began()\n"
+        "with signals.saving():\n"
+        "    say('ready'); wait_for_reason(); time.sleep(1.5); say('saved')\n"
+        "block_in_a_library()"
+    )
+    process.prints("ready")
+    process.send_signal(SIGTERM)
+    process.prints("SIGTERM 143")
+    process.prints("saved")
+    began = time.monotonic()
+    assert process.ends() == (1, "rank 3 ended by SIGTERM before it could save\n")
+    assert time.monotonic() - began >= 0.4
+
+
+def test_suspension_counts_for_no_deadline(start: StartScript) -> None:
+    process = start(
+        "from accel_train.system import signals as module; module._ASLEEP_SECONDS = 1\n"
+        "signals = listen(agreement_seconds=1.5); signals.training_began(); say('ready'); wait_for_reason()\n"
+        "time.sleep(0.8); signals.acknowledged(); say('agreed'); sys.exit(143)"
+    )
+    process.prints("ready")
+    process.send_signal(SIGTERM)
+    process.prints("SIGTERM 143")
+    process.send_signal(SIGSTOP)
+    time.sleep(2)
+    process.send_signal(SIGCONT)
+    process.prints("agreed")
+    assert process.ends() == (143, "")
+
+
 @pytest.mark.parametrize("signal_first", [True, False])
 def test_saving_has_no_deadline_once_ranks_have_agreed(start: StartScript, signal_first: bool) -> None:
     agree = "signals.acknowledged()"
@@ -171,20 +203,31 @@ def launched(start: StartScript, script: str) -> tuple[Script, psutil.Process]:
     return parent, psutil.Process(parent.pid).children()[0]
 
 
-FOLLOW = "signals = listen(launcher=int(sys.argv[1]), orphan_seconds=1, rank=2); "
+FOLLOW = "signals = listen(launcher=int(sys.argv[1]), agreement_seconds=1, rank=2); "
 
 
-def test_death_of_launcher_is_a_reason_with_a_hard_deadline(start: StartScript) -> None:
-    script = (
-        FOLLOW + "signals.training_began(); say('ready'); wait_for_reason(); signals.acknowledged(); time.sleep(60)"
+def test_death_of_launcher_is_a_reason_like_a_signal(start: StartScript) -> None:
+    parent, child = launched(
+        start, FOLLOW + "signals.training_began(); say('ready'); wait_for_reason(); time.sleep(60)"
     )
-    parent, child = launched(start, script)
     began = time.monotonic()
     parent.kill()
     parent.prints("the death of its launcher 143")
     assert parent.ends() == (-9, "rank 2 ended by the death of its launcher before it could save\n")
     wait_for_end(child, 1)
     assert 1 <= time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize(
+    "unlimited", ["signals.training_began()\nsignals.acknowledged()", "signals.training_began(alone=True)"]
+)
+def test_process_whose_launcher_has_died_takes_its_time_to_save(start: StartScript, unlimited: str) -> None:
+    script = FOLLOW + unlimited + "\nsay('ready'); wait_for_reason(); time.sleep(2); say('saved')"
+    parent, child = launched(start, script)
+    parent.kill()
+    parent.prints("the death of its launcher 143")
+    parent.prints("saved")
+    wait_for_end(child, 2)
 
 
 def test_death_of_launcher_before_training_ends_process_at_once(start: StartScript) -> None:

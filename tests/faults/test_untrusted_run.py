@@ -1,11 +1,12 @@
 """A run folder that somebody else has made or changed is data: it names no code that runs, and no value is believed."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
-from helpers.cli import assert_refused
+from helpers.cli import assert_refused, write_pictures
 from helpers.runner import Runner
 from PIL import Image
 
@@ -93,6 +94,127 @@ def test_model_without_effect_is_refused(place: Runner) -> None:
         assert_refused(place("evaluate", "plain", "--model", name), f"--model {name}, but that of plain is mlp")
 
 
+@pytest.mark.parametrize("name", ["mine:build", "plain.log.evil:build", "http.server:test"])
+def test_config_file_of_a_run_imports_no_code(place: Runner, name: str) -> None:
+    shutil.copy(place.folder / "mine.py", place.folder / "plain/log/evil.py")
+    plant(place.folder / "plain", model=name)
+    words = ("train", *OPTIONS, "--config", "plain/config.yaml", "--output", "new")
+    assert_refused(
+        place(*words, timeout=30),
+        f"plain/config.yaml names code of its own: model {name}",
+        f"if you know and trust it, add --model {name}",
+    )
+    assert not (place.folder / "imported").exists()
+    assert not (place.folder / "new").exists()
+
+
+def test_config_file_of_a_run_may_name_what_the_command_line_names(place: Runner) -> None:
+    words = ("train", *OPTIONS, "--config", "own/config.yaml", "--output", "new")
+    assert_refused(place(*words, "--model", "mine:build"), "own/config.yaml names code of its own: data mine:load")
+    named = place(*words, "--model", "mine:build", "--data", "mine:load")
+    assert named.code == 0, named.err
+    shutil.copy(place.folder / "own/config.yaml", place.folder / "mine.yaml")  # now a file of the user
+    again = place("train", *OPTIONS, "--config", "mine.yaml", "--output", "newer")
+    assert again.code == 0, again.err
+
+
+def test_code_in_a_run_folder_is_refused_even_if_it_is_named(place: Runner) -> None:
+    plain = place.folder / "plain"
+    shutil.copy(place.folder / "mine.py", plain / "log/evil.py")
+    (plain / "log/__init__.py").write_text(MINE)
+    plant(plain, model="plain.log.evil:build")
+    assert_refused(
+        place("evaluate", "plain", "--model", "plain.log.evil:build"),
+        f"plain is in {plain}, the folder of a run",
+        "nothing is imported from there",
+    )
+    plant_own = ("train", *OPTIONS, "--data", "plain.log.evil:load", "--output", "new")
+    assert_refused(place(*plant_own), f"plain is in {plain}, the folder of a run")
+    shutil.copy(plain / "log/evil.py", plain / "evil.py")
+    inside = Runner(plain)("evaluate", ".", "--model", "evil:build")
+    assert_refused(inside, "--model evil:build", f"nothing is imported from {plain}, the folder of a run")
+    assert not list(place.folder.rglob("imported"))
+
+
+def test_run_with_own_code_is_resumed_by_its_command(place: Runner) -> None:
+    own = ("--model", "mine:build", "--data", "mine:load")
+    resumed = place("train", "--epochs", "2", *OPTIONS[2:], *own, "--output", "own")
+    assert resumed.code == 0, resumed.err
+    assert "resumed from update 8" in resumed.out
+    refused = place("train", "--epochs", "3", *OPTIONS[2:], *own[:2], "--augment", "none", "--resume", "own")
+    assert_refused(refused, "own holds a run of another configuration: --data digits instead of mine:load")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"image_size": "8"}, "image_size is '8': input should be a valid integer"),
+        ({"image_size": 10**30}, "image_size is 1000000000000000000000000000000: input should be less than"),
+        ({"std": [0.0]}, "std.0 is 0.0: input should be greater than 0"),
+        ({"classes": {"a": 1}}, "classes is {'a': 1}: input should be a valid tuple"),
+        ({"model": "\x1b]0;owned\x07", "matches": 5}, "matches is 5: input should be a valid tuple"),
+        ({"pickle": "\x1b[2J"}, "pickle is unknown"),
+    ],
+)
+def test_description_with_a_wrong_value_is_refused(place: Runner, changed: dict[str, object], problem: str) -> None:
+    path = place.folder / "plain/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert_refused(place("evaluate", "plain", timeout=20), f"plain/config.json is damaged: {problem}")
+
+
+def test_weights_of_another_model_are_refused(place: Runner) -> None:
+    path = place.folder / "plain/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"image_size": 16}))
+    assert_refused(
+        place("evaluate", "plain"), "the weights in plain are not those of its config.json", "size mismatch for"
+    )
+
+
+@pytest.mark.parametrize("name", ["config.json", "config.yaml", "model.safetensors"])
+def test_evaluation_does_not_wait_for_a_fifo(place: Runner, name: str) -> None:
+    (place.folder / "plain" / name).unlink()
+    os.mkfifo(place.folder / "plain" / name)
+    assert_refused(place("evaluate", "plain", timeout=20), f"plain/{name}", "it is a FIFO")
+
+
+def test_names_out_of_files_are_printed_escaped(place: Runner) -> None:
+    name = "\x1b[2Jrun\x07\u202e"
+    (place.folder / "plain").rename(place.folder / name)
+    shown = "\\x1b[2Jrun\\x07\\u202e"
+    evaluated = place("evaluate", name)
+    assert evaluated.code == 0, evaluated.err
+    assert evaluated.out.startswith(f"{shown} (last) on digits: 64 images")
+    (place.folder / name / "config.json").write_text('{"format": "\\u001b[31m"}')
+    assert_refused(place("evaluate", name), f"{shown}/config.json has format '\\x1b[31m'")
+    resumed = place("train", "--epochs", "2", *OPTIONS[2:], "--output", name)
+    assert all(glyph.isprintable() or glyph == "\n" for glyph in resumed.out + resumed.err)
+
+
+def test_names_of_folders_and_classes_are_printed_escaped(run: Runner) -> None:
+    data, name = "pics\x1b[31m", "run\x1b[3m"
+    write_pictures(run.folder / data, {"a\x1b[2J\x07\u202e\r": 6, "b": 6}, size=12)
+    train = ("train", *OPTIONS[2:], "--data", data, "--model", "mlp", "--image-size", "8", "--workers", "0")
+    commands = [(*train, "--epochs", "1", "--output", name), ("evaluate", name), ("pack", data, "packed\x1b[3m")]
+    ended = [run(*command) for command in commands]
+    (run.folder / data / "b/0.png").unlink()
+    ended += [run("evaluate", name), run(*train, "--epochs", "2", "--output", name)]
+    (run.folder / data / "b/1.png").write_text("no picture")
+    ended += [run("evaluate", name), run("pack", data, "packed\x1b[3m")]
+    assert [each.code for each in ended] == [0, 0, 0, 0, 2, 0, 2]
+    for text in (each.out + each.err for each in ended):
+        assert all(glyph.isprintable() or glyph == "\n" for glyph in text), text
+
+
+def test_evaluation_downloads_nothing_to_a_folder_that_a_run_names(place: Runner) -> None:
+    path, victim = place.folder / "plain/config.yaml", place.folder / "victim"
+    text = path.read_text().replace("data: digits", "data: mnist").replace("data_dir: null", f"data_dir: {victim}")
+    path.write_text(text)
+    assert_refused(
+        place("evaluate", "plain"), f"cannot get mnist in {victim}: Dataset not found", "that holds them as --data-dir"
+    )
+    assert not victim.exists()
+
+
 @pytest.mark.parametrize("shard", ["../precious.txt", "ABSOLUTE"])
 def test_pack_removes_no_file_that_a_manifest_names(run: Runner, shard: str) -> None:
     precious = run.folder / "precious.txt"
@@ -105,7 +227,5 @@ def test_pack_removes_no_file_that_a_manifest_names(run: Runner, shard: str) -> 
     record = json.loads(manifest.read_text())
     record["shards"] |= {shard.replace("ABSOLUTE", str(precious)): {"sha256": "", "bytes": 4}}
     manifest.write_text(json.dumps(record))
-    assert_refused(
-        run("pack", "pics", "packed", "--side", "4"), "cannot read packed/pack.json", "is no name of a shard"
-    )
+    assert_refused(run("pack", "pics", "packed", "--side", "4"), "packed/pack.json is damaged", "is no name of a shard")
     assert precious.read_text() == "mine"

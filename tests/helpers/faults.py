@@ -6,11 +6,12 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -41,11 +42,11 @@ class Program:
 
     @property
     def out(self) -> str:
-        return (self.folder / "out").read_text(encoding="utf-8")
+        return _text(self.folder / "out")
 
     @property
     def err(self) -> str:
-        return (self.folder / "err").read_text(encoding="utf-8")
+        return _text(self.folder / "err")
 
     @property
     def pid(self) -> int:
@@ -115,29 +116,36 @@ def started(
     launcher: str = "accel_train",
     processes: int = 1,
     options: Sequence[str] = (),
+    command: str = "train",
+    wrapper: Sequence[str] = (),
     forked: bool = True,
+    streams: Mapping[str, str] = MappingProxyType({}),
     **environment: str,
 ) -> Iterator[Program]:
-    """Start `accel_train train WORDS` in a folder, by a launcher with these options; in the end kill what is left.
+    """Start `accel_train COMMAND WORDS` in a folder, by a launcher with these options; in the end kill what is left.
 
-    Other launchers than accel_train's own are never forked.
+    Other launchers than accel_train's own are never forked, nor is a command with a `wrapper`, which starts it, or with
+    `streams`: other files for `out` and `err`, such as a terminal.
     """
-    streams = Path(tempfile.mkdtemp(prefix="streams_", dir=folder))
+    opened = Path(tempfile.mkdtemp(prefix="streams_", dir=folder))
     for name in ("out", "err"):
-        (streams / name).touch()
+        if name in streams:
+            (opened / name).symlink_to(streams[name])
+        else:
+            (opened / name).touch()
     python, dash_m, module, *more = LAUNCHERS[launcher](processes)
-    command = [python, dash_m, module, *options, *more, "train", *map(str, words)]
+    started = [*wrapper, python, dash_m, module, *options, *more, command, *map(str, words)]
     if launcher == "accel_train" and processes > 1:
-        command += ["--processes", str(processes)]
+        started += ["--processes", str(processes)]
     program = Program(
         warm.start(
-            command,
+            started,
             folder=folder,
-            environment={**clean_environment(), "HF_HOME": str(streams), **environment},
-            streams=streams,
-            forked=forked and launcher == "accel_train",
+            environment={**clean_environment(), "HF_HOME": str(opened), **environment},
+            streams=opened,
+            forked=forked and launcher == "accel_train" and not (wrapper or streams),
         ),
-        streams,
+        opened,
     )
     try:
         yield program
@@ -179,6 +187,11 @@ def _history(output: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     records[0]["config"].pop("output")
     return [{k: v for k, v in record.items() if k not in _VARYING} for record in records]
+
+
+def _text(path: Path) -> str:
+    """Read a stream; a terminal or pipe has none that is kept."""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _numbers(label: str, text: str) -> list[int]:

@@ -46,6 +46,7 @@ STARTED = RunStarted(
         cores=8,
         launched_by="accelerate launch",
         environment=(),
+        identity={"device": "cpu", "CPU": "AMD EPYC", "threads": "1"},
     ),
     plan=PlanRecord(
         batch_size=32,

@@ -65,7 +65,9 @@ def _start(words: list[str], folder: Path, environment: dict[str, str], streams:
     os.setsid()
     os.chdir(folder)
     opened = [os.open(os.devnull, os.O_RDONLY)]
-    opened += [os.open(streams / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err")]
+    for path in (streams / "out", streams / "err"):
+        access = os.O_RDWR if path.is_char_device() else os.O_WRONLY  # a terminal is that of those who can read it
+        opened.append(os.open(path, access | os.O_CREAT | os.O_APPEND, 0o600))
     _reset(opened)
     if forked:
         assert words[0] == sys.executable

@@ -12,7 +12,7 @@ RUN_KEYS = {
     *("threads", "cores", "launched_by", "batch_size", "accumulate", "global_batch", "epochs", "updates_per_epoch"),
     *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling", "lr_base_batch"),
     *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config", "changed"),
-    *("contents", "environment"),
+    *("contents", "environment", "identity"),
 }
 
 

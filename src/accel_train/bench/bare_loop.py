@@ -16,6 +16,8 @@ from torch.nn import functional
 
 from accel_train.bench.results import Setting
 from accel_train.distributed import accelerator as distributed
+from accel_train.distributed.environment import launched
+from accel_train.distributed.launcher import start_processes
 from accel_train.models.build import build_model
 from accel_train.training.optimizers import build_optimizer
 from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
@@ -63,8 +65,17 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-if __name__ == "__main__":
-    arguments = json.loads(sys.argv[1])
-    result = images_per_second(Setting(**arguments.pop("setting")), **arguments)
-    sys.stdout.write(f"{result}\n")
+def main(words: str) -> int:
+    """Start the processes of a setting, or be one of them and print its images/s; return the exit code."""
+    arguments = json.loads(words)
+    setting = Setting(**arguments.pop("setting"))
+    if setting.processes > 1 and not launched():
+        return start_processes(setting.processes, [words], module="accel_train.bench.bare_loop")
+    sys.stdout.write(f"{images_per_second(setting, **arguments)}\n")
+    sys.stdout.flush()
     distributed.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

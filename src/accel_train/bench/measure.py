@@ -20,7 +20,6 @@ import psutil
 
 from accel_train.bench.results import Measurement, Row, Setting
 from accel_train.checkpoints.run_folder import Description, read_description
-from accel_train.distributed.environment import available_cores
 from accel_train.errors import UserError
 
 _OUT_OF_MEMORY = re.compile(r"is out of (GPU )?memory|killed by SIGKILL")
@@ -106,13 +105,9 @@ def _bare(setting: Setting, description: Description) -> float:
         "channels": description.channels,
         "image_size": description.image_size,
     }
-    command, environment = ["-m", "accel_train.bench.bare_loop", json.dumps(arguments)], _environment()
-    if setting.processes > 1:
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(setting.processes)]
-        command = [*launcher, *command]
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // setting.processes)))
+    command = [sys.executable, "-m", "accel_train.bench.bare_loop", json.dumps(arguments)]
     # Its memory is sampled as for a run: sampling slows both alike.
-    with _subprocess([sys.executable, *command], environment) as (process, _):
+    with _subprocess(command, _environment()) as (process, _):
         assert process.stdout
         output = process.stdout.read()
     return statistics.mean(map(float, output.split()))

@@ -15,16 +15,17 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from accel_train.checkpoints import store
+from accel_train.checkpoints import state_file, store
 from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import LocalError, UserError
+from accel_train.models import weights_file
+from accel_train.system import os_errors
 from accel_train.system.atomic_files import write_file
 from accel_train.training.ema import Ema
 from accel_train.training.state import TrainingState
 
-_STATE, _TENSORS = "state.json", "tensors"
-_FORMAT = 2
+_TENSORS = "tensors"
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "average."
 
 
@@ -88,7 +89,7 @@ class Checkpointer:
         if self._last_save is not None:
             self._last_save.exception()  # wait: do not hold two copies; :meth:`committed` raises its error
         copies = {name: self._trained.strategy.cpu_copy(tensor) for name, tensor in self._trained.by_name().items()}
-        record = {"format": _FORMAT, "position": state.as_record(), **extra}
+        record = {"format": state_file.FORMAT, "position": state.as_record(), **extra}
         best = state.best.update if state.best else None
         self._last_save = self._thread.submit(self._write, copies, state.update, record, best)
         self._pending.append(self._last_save)
@@ -113,11 +114,9 @@ class Checkpointer:
         self._pending = [future for future in self._pending if future not in done]
         try:
             return [update for future in done if (update := future.result()) is not None]
-        except OSError as error:
-            raise LocalError(
-                f"cannot save in {self._folder}: {error.strerror or error}",
-                "free some space and start the same command again: it resumes from the last checkpoint",
-            ) from None
+        except (OSError, safetensors.SafetensorError) as error:
+            found = os_errors.explain(error, self._folder) or os_errors.Explanation(str(error), "give another --output")
+            raise LocalError(f"cannot save in {self._folder}: {found.reason}", found.hint) from None
 
     def close(self) -> None:
         """Wait for all writes, then end the thread."""
@@ -135,7 +134,7 @@ class Checkpointer:
                 save(copies, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
             if not self._commits:
                 return None
-            (partial / _STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            (partial / state_file.NAME).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             if best is not None:
                 shutil.copyfile(self._folder / WEIGHTS["best"], partial / WEIGHTS["best"])
             store.commit(partial)
@@ -159,21 +158,6 @@ def _causes() -> Iterator[None]:
         raise cause from None
 
 
-def read_state(checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
-    """Read the state of a verified checkpoint, and the record that holds it.
-
-    Raises:
-        UserError: a newer version wrote it.
-    """
-    record = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-    if record["format"] != _FORMAT:
-        raise UserError(
-            f"{checkpoint} has format {record['format']}, this version reads {_FORMAT}",
-            "use the version of accel_train that wrote it",
-        )
-    return TrainingState.from_record(record["position"]), record
-
-
 def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
     """Load the tensors of a checkpoint in place: each process its own part, whichever processes wrote them.
 
@@ -184,7 +168,10 @@ def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
     from torch.distributed.checkpoint.state_dict_loader import load
 
     reader = HuggingFaceStorageReader(str(checkpoint / _TENSORS))
-    stored = reader.read_metadata().state_dict_metadata
+    try:
+        stored = reader.read_metadata().state_dict_metadata
+    except Exception as error:  # verified, so somebody else has made it; torch raises all kinds of errors
+        raise UserError(f"cannot read the tensors in {checkpoint}: {error}", "give another checkpoint") from None
     trained.optimizer.state.clear()
     trained.allocate_optimizer_state(stored)
     tensors = trained.by_name()
@@ -211,10 +198,11 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         UserError: there is no such file, or it is damaged.
     """
     try:
+        weights_file.verify(path, needs_checksum=True)
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise UserError(f"cannot read the weights in {path}: {error}", "give the folder of a run that ended") from None
 
 
 def _write_weights(weights: dict[str, Tensor], path: Path) -> None:
-    write_file(path, safetensors.torch.save(weights))
+    write_file(path, weights_file.encode(weights))

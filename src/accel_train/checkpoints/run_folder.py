@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import os
 import re
 import zlib
@@ -10,13 +9,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import Field
 
-from accel_train.data.contents import Contents, Files, SplitContents
+from accel_train.data.contents import Contents, Files, SplitContents, consistent
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import is_partial, write_file
+from accel_train.system.records import Count, Number, Text, checked, parse_json, read_record
+from accel_train.system.regular_files import kind_of, read_regular
 
 CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
 DATA_FILES = "data_files.json.gz"
@@ -26,49 +28,57 @@ LOCK = ".lock"
 _FILES = (CONFIG, DESCRIPTION, METRICS, DATA_FILES, *WEIGHTS.values())
 FILES = "|".join(map(re.escape, _FILES))
 """Pattern of the files that are written as a whole."""
+_FOLDERS = (CHECKPOINTS, LOGS, PROFILE)
 _FORMAT = 2
-_SIZES = ("channels", "data_channels", "data_size", "image_size")
+_MOST_COMPRESSED = 100
+"""How many times as large a list of files may be as its gzip file, besides a first MiB; a bomb has 1,000 times."""
+_MOST_BYTES_OF_FILES = 2**30
+
+Size = Annotated[int, Field(strict=True, ge=1, le=2**16)]
+Channels = Annotated[int, Field(strict=True, ge=1, le=2**10)]
+Deviation = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class Description:
     """Everything needed to use the weights of a model."""
 
-    model: str
-    classes: tuple[str, ...]
-    channels: int
+    model: Text
+    classes: tuple[Text, ...]
+    channels: Channels
     """Input channels of the model."""
-    data_channels: int
+    data_channels: Channels
     """Channels of the images; fewer than `channels` if grey images are repeated."""
-    data_size: int
-    image_size: int
+    data_size: Size
+    image_size: Size
     """Height and width of the model's input, pixels."""
-    mean: tuple[float, ...]
+    mean: tuple[Number, ...]
     """Mean of each channel of the images, as a fraction of full white; likewise `std`."""
-    std: tuple[float, ...]
-    matches: tuple[str, ...]
+    std: tuple[Deviation, ...]
+    matches: tuple[Text, ...]
     """How images and model were adapted to each other, one sentence each."""
-    splits: Mapping[str, SplitContents]
+    splits: Mapping[Text, SplitContents]
     """What the data contained."""
 
     @property
     def contents(self) -> Contents:
         return Contents(self.classes, self.splits)
 
-    def check(self) -> None:
-        """Raise ValueError with the first value that cannot be right: a file may have been edited."""
-        for name in _SIZES:
-            size = getattr(self, name)
-            if type(size) is not int or size < 1:
-                raise ValueError(f"{name} is {size!r}")
+    def __post_init__(self) -> None:
+        """Raise ValueError if values contradict each other: a file may have been edited."""
         if not (len(self.mean) == len(self.std) == self.data_channels):
-            raise ValueError(f"mean and std have {len(self.mean)} and {len(self.std)} values")
-        for name, smallest in (("mean", -math.inf), ("std", 0.0)):
-            for value in getattr(self, name):
-                if not isinstance(value, int | float) or not smallest < value < math.inf:
-                    raise ValueError(f"{name} contains {value!r}")
-        if not isinstance(self.model, str) or not all(isinstance(name, str) for name in self.classes):
-            raise ValueError(f"model is {self.model!r} and classes are {self.classes!r}")
+            raise ValueError(
+                f"mean and std have {len(self.mean)} and {len(self.std)} values for {self.data_channels} channels"
+            )
+        consistent(self.contents)
+
+
+@dataclass(frozen=True)
+class _StoredFiles:
+    """The files of a run's data, with their bytes."""
+
+    train: dict[Text, Count]
+    val: dict[Text, Count]
 
 
 def check_destination(folder: Path) -> Path:
@@ -79,21 +89,29 @@ def check_destination(folder: Path) -> Path:
     """
     try:
         nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        foreign = [e.name for e in folder.iterdir() if not _is_ours(e.name)] if folder.is_dir() else []
-    except PermissionError as error:
-        raise UserError(
-            f"cannot read the run folder {folder}: no permission for {error.filename}", "give another --output"
-        ) from None
+        found = {path.name: kind_of(path) for path in folder.iterdir()} if folder.is_dir() else {}
+    except OSError as error:
+        reason = f"no permission for {error.filename}" if isinstance(error, PermissionError) else error.strerror
+        raise UserError(f"cannot read the run folder {folder}: {reason}", "give another --output") from None
     if nearest == folder and not folder.is_dir():
         raise UserError(f"--output {folder} is a file", "give a folder")
     if not nearest.is_dir():
         raise UserError(f"cannot create the run folder {folder}: {nearest} is a file", "give another --output")
-    if foreign:
+    if foreign := [name for name in found if not _is_ours(name)]:
         raise UserError(
             f"--output {folder} is not empty: {min(foreign)} does not belong to a run", "give a new or empty folder"
         )
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write to the run folder {folder}: no permission in {nearest}", "give another --output")
+    for name, kind in found.items():  # a run writes nothing outside its folder, and removes nothing there
+        if not is_partial(name, FILES) and kind != (ours := "a folder" if name in _FOLDERS else "a file"):
+            raise UserError(
+                f"{folder / name} is {kind}, not {ours} of a run",
+                "remove it, or give another --output; only that folder itself may be a link",
+            )
+    for place in (nearest, *(folder / name for name in _FOLDERS if name in found)):
+        if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+            raise UserError(
+                f"cannot write to the run folder {folder}: no permission in {place}", "give another --output"
+            )
     return folder
 
 
@@ -188,31 +206,43 @@ def read_description(folder: Path) -> Description:
     """
     path = folder / DESCRIPTION
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        written = record.pop("format")
-        if written == _FORMAT:
-            splits = Contents.from_record(record).splits
-            values: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
-            }
-            description = Description(**{**values, "splits": splits})
-            description.check()
-            return description
+        return read_record(path, Description, _FORMAT)
     except OSError as error:
         raise UserError(
             f"{folder} is not the folder of a run: {error.strerror}: {path}", "give one of runs/*"
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {error}", "give the folder of another run") from None
-    raise UserError(
-        f"{path} has format {written}, this version reads {_FORMAT}", "use the version of accel_train that wrote it"
-    )
+    except ValueError as error:
+        raise UserError(
+            f"{path} {error}", "give the folder of another run, or use the version of accel_train that wrote it"
+        ) from None
 
 
 def read_files(folder: Path) -> Files | None:
-    """Read the files of a run's data; None if its images were not read from files, or the list is unreadable."""
+    """Read the files of a run's data; None if its images were not read from files.
+
+    Raises:
+        UserError: the list is unreadable.
+    """
+    path = folder / DATA_FILES
     try:
-        files: Files = json.loads(gzip.decompress((folder / DATA_FILES).read_bytes()))
-    except (OSError, EOFError, ValueError, zlib.error):
+        return vars(checked(parse_json(_decompressed(read_regular(path, _MOST_BYTES_OF_FILES))), _StoredFiles))
+    except FileNotFoundError:
         return None
-    return files
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+    except zlib.error as error:
+        reason = f"is damaged: {error}"
+    except ValueError as error:
+        reason = str(error)
+    raise UserError(f"{path} {reason}", "remove it: it only tells which files of the data have changed since")
+
+
+def _decompressed(data: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=31)
+    most = 2**20 + _MOST_COMPRESSED * len(data)
+    decompressed = decompressor.decompress(data, most)
+    if decompressor.unconsumed_tail:
+        raise ValueError(f"is damaged: it has more than {most:,} bytes when decompressed")
+    if not decompressor.eof:
+        raise ValueError("is damaged: its end is missing")
+    return decompressed

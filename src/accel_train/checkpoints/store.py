@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from accel_train.system.atomic_files import PARTIAL, sync
+from accel_train.system.atomic_files import PARTIAL, remove, sync
+from accel_train.system.records import Count, Sha256, Text, read_record
+from accel_train.system.regular_files import open_regular
 
 MANIFEST = "MANIFEST.json"
 _FORMAT = 1
@@ -14,6 +18,18 @@ _NAME = "update_"
 FOLDERS = rf"{_NAME}\d+_\w+|removed_{_NAME}\d+"
 """Pattern of the folders of checkpoints that are being written or removed."""
 _SET_ASIDE = "set_aside_"
+
+
+@dataclass(frozen=True)
+class _File:
+    sha256: Sha256
+    bytes: Count
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    files: Mapping[Text, _File]
+    """By path relative to the checkpoint; they are compared with what is there, and never opened."""
 
 
 def begin(checkpoints: Path, update: int, nonce: str) -> Path:
@@ -32,9 +48,9 @@ def commit(partial: Path) -> Path:
     final = partial.with_name(_NAME + partial.name.removeprefix(PARTIAL + _NAME).partition("_")[0])
     try:
         _seal(partial)
-        if final.exists() and (problem(final) or _manifest(final) != _manifest(partial)):
+        if os.path.lexists(final) and (problem(final) or _manifest(final) != _manifest(partial)):
             _remove(final)
-        if final.exists():
+        if os.path.lexists(final):
             shutil.rmtree(partial)
         else:
             partial.rename(final)
@@ -47,17 +63,16 @@ def commit(partial: Path) -> Path:
 
 def problem(checkpoint: Path) -> str | None:
     """Return what is wrong with which file of a checkpoint, or None if it is valid."""
+    if checkpoint.is_symlink():
+        return "it is a link"
     try:
-        record = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
-        written, expected = record["format"], dict(record["files"])
+        expected = read_record(checkpoint / MANIFEST, _Manifest, _FORMAT).files
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
     except OSError as error:
         return f"{MANIFEST}: {error.strerror}"
-    except (ValueError, KeyError, TypeError):
-        return f"{MANIFEST} is damaged"
-    if written != _FORMAT:
-        return f"{MANIFEST} has format {written}, this version reads {_FORMAT}"
+    except ValueError as error:
+        return f"{MANIFEST} {error}"
     found = _files(checkpoint)
     if unknown := found.keys() - expected.keys():  # a file that is not verified could be loaded
         return f"{min(unknown)} is not in {MANIFEST}"
@@ -97,7 +112,7 @@ def set_aside_newer(checkpoints: Path, last: Path) -> None:
         for checkpoint in _by_update(checkpoints):
             if update_of(checkpoint) > update_of(last):
                 aside = checkpoint.with_name(f"{_SET_ASIDE}{checkpoint.name}")
-                shutil.rmtree(aside, ignore_errors=True)
+                remove(aside)
                 checkpoint.rename(aside)
         sync(checkpoints)
 
@@ -121,24 +136,24 @@ def _files(folder: Path) -> dict[str, Path]:
     return {name: path for path in found if (name := path.relative_to(folder).as_posix()) != MANIFEST}
 
 
-def _difference(name: str, path: Path | None, expected: dict[str, str | int]) -> str | None:
+def _difference(name: str, path: Path | None, expected: _File) -> str | None:
     if path is None:
         return f"{name} is missing"
     try:
-        entry = _entry(path)
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected.bytes:
+                return f"{name} has {size} bytes instead of {expected.bytes}"
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return f"{name}: {error.strerror}"
-    if entry == expected:
-        return None
-    if entry["bytes"] != expected.get("bytes"):
-        return f"{name} has {entry['bytes']} bytes instead of {expected.get('bytes')}"
-    return f"{name}: sha256 differs"
+    return None if sha256 == expected.sha256 else f"{name}: sha256 differs"
 
 
 def _entry(path: Path) -> dict[str, str | int]:
     """Return the manifest's entry of a file."""
     with path.open("rb") as file:
-        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.tell()}
+        return asdict(_File(hashlib.file_digest(file, "sha256").hexdigest(), file.tell()))
 
 
 def _by_update(checkpoints: Path) -> list[Path]:
@@ -150,7 +165,7 @@ def _by_update(checkpoints: Path) -> list[Path]:
 def _remove(checkpoint: Path) -> None:
     """Remove a checkpoint; rename it first, so that a partly removed one is not reported as damaged."""
     doomed = checkpoint.with_name(f"{PARTIAL}removed_{checkpoint.name}")
-    shutil.rmtree(doomed, ignore_errors=True)
+    remove(doomed)
     checkpoint.rename(doomed)
     sync(checkpoint.parent)
-    shutil.rmtree(doomed, ignore_errors=True)  # NFS keeps open files; `clean` removes them later
+    remove(doomed)  # NFS keeps open files; `clean` removes them later

@@ -1,11 +1,12 @@
 """Registers the commands, and reports an error as one error line and one hint line."""
 
-import errno
 import logging
+import os
 import signal
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,9 +21,10 @@ from accel_train.cli.pack import pack
 from accel_train.cli.train import train
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
 from accel_train.distributed.launcher import USERS_MISTAKE
-from accel_train.distributed.schedulers import join
+from accel_train.distributed.schedulers import join, rank_in
 from accel_train.errors import UserError
 from accel_train.loggers.text import prepare_streams, printable
+from accel_train.system import os_errors
 from accel_train.system.process import exit_at_once
 from accel_train.system.signals import StopSignals
 
@@ -64,9 +66,12 @@ def main() -> None:
     Commands find the process's StopSignals in `obj` of their context.
     """
     prepare_streams()
+    if "--debug" not in sys.argv:
+        sys.unraisablehook = lambda _: None  # destructors of what could not be made fail too, with tracebacks
     try:
+        Path.cwd()  # oneMKL aborts if the current folder has been removed
         join()
-    except UserError as error:
+    except (UserError, FileNotFoundError) as error:
         code = _explain(error)
     else:
         code = _run(StopSignals(rank=launched_rank(), launcher=launcher_pid()).listen())
@@ -98,19 +103,36 @@ def _explain(error: Exception) -> int:
         else:
             _print_error(error.message, error.hint)
         return USERS_MISTAKE
+    return _explain_failure(error)
+
+
+def _explain_failure(error: Exception) -> int:
+    """Report an error that is not raised as the user's mistake; return the exit code."""
     if isinstance(error, BrokenPipeError):  # the reader of stdout, such as `head`, has seen enough
         return 128 + signal.SIGPIPE
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        _print_error(
-            f"cannot write {error.filename or 'a file of the run'}: {error.strerror}",
-            "free some space and start the same command again: it resumes from the last checkpoint",
-        )
-        return USERS_MISTAKE
     if launched() and any(words in str(error) for words in _PEER_LOST):
         sys.stderr.write(f"rank {launched_rank()} exiting: another rank died\n")
         return 1
+    if explained := os_errors.explain(error):
+        if local_rank() == 0 or not _told_by_local_rank_0():
+            name = getattr(error, "filename", None)
+            _print_error(f"cannot use {name}: {explained.reason}" if name else explained.reason, explained.hint)
+        return USERS_MISTAKE
     _print_error(f"{type(error).__name__}: {error}", "accel_train --debug … prints the traceback; please report it")
     return 1
+
+
+def _told_by_local_rank_0() -> bool:
+    """Return whether local rank 0 has ended too, after the same error: a full disk or a limit is the machine's."""
+    import psutil  # takes 5 ms, after an error only
+
+    time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
+    siblings = [process for process in psutil.Process(os.getppid()).children() if process.status() != "zombie"]
+    ranks = []
+    for sibling in siblings:
+        with suppress(psutil.Error, UserError, ValueError):
+            ranks.append(rank_in(sibling.environ()))
+    return launched_rank() - local_rank() not in ranks
 
 
 def _usage(error: typer.TyperException, message: str) -> tuple[str, str]:

@@ -37,7 +37,6 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
     if json:
         typer.echo(json_format.dumps(as_record(found)))
     else:
-        typer.echo(
-            f"{found.run_folder} ({found.weights}) on {found.data}: {found.images:,} images, "
-            f"loss {found.loss:.4f}, top-1 {found.accuracy:.4f}, top-5 {found.top5:.4f}"
-        )
+        place = printable(f"{found.run_folder} ({found.weights}) on {found.data}")
+        result = f"loss {found.loss:.4f}, top-1 {found.accuracy:.4f}, top-5 {found.top5:.4f}"
+        typer.echo(f"{place}: {found.images:,} images, {result}")

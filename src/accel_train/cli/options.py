@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from accel_train.config.fields import Config, Everyday, help_of, marked, panel_of
+from accel_train.config.fields import Config, Everyday, expand_home, help_of, marked, panel_of
+from accel_train.config.import_string import check_code_in_file
 from accel_train.config.load import make_config, read_yaml
 from accel_train.errors import UserError
 
@@ -95,6 +96,9 @@ def with_options(kind: type[Config], *, help_all: bool = False) -> Callable[[Com
             from_file = read_yaml(path, set(kind.model_fields)) if path else {}
             flags = {name: given.pop(name) for name in kind.model_fields}
             flags = {name: value for name, value in flags.items() if _is_given(context, name)}
+            if path:
+                only_there = {name: value for name, value in from_file.items() if name not in flags}
+                check_code_in_file(expand_home(path), only_there)
             origins = {name: str(path) for name in from_file} | dict.fromkeys(flags, "flag")
             if "signals" in inspect.signature(command).parameters:
                 given["signals"] = context.obj

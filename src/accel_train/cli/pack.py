@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -54,11 +54,11 @@ def pack(
     source, destination = expand_home(source), expand_home(destination)
     packing = begin(source, destination, side)
     for note in packing.notes:
-        typer.echo(f"note: {printable(note)}")
+        _say(f"note: {printable(note)}")
     pictures = sum(map(len, packing.listing.splits.values()))
-    typer.echo(_plan(packing, source, pictures))
+    _say(_plan(packing, source, pictures))
     done, shards, verified = 0, 0, 0
-    signals.training_began()  # finished shards are kept: a signal need not end this at once
+    signals.training_began(alone=True)  # finished shards are kept: a signal need not end this at once
     with _progress(pictures) as show:
         for event in pack_shards(packing, workers or available_cores()):
             if isinstance(event, ShardDone):
@@ -70,9 +70,9 @@ def pack(
                 break
     if signals.reason:
         packed = f"{shards:,} of {quantity(packing.shards, 'shard')} packed"
-        typer.echo(f"stopped by {signals.reason.name}: {packed}; run the same command again to resume")
+        _say(f"stopped by {signals.reason.name}: {packed}; run the same command again to resume")
         raise typer.Exit(signals.reason.exit_code)
-    typer.echo(_summary(destination, pictures, shards, verified))
+    _say(_summary(destination, pictures, shards, verified))
 
 
 def _plan(packing: "Packing", source: Path, pictures: int) -> str:
@@ -100,7 +100,7 @@ def _progress(pictures: int) -> Iterator[ShowProgress]:
         def write_line(done: int) -> None:
             nonlocal next_line
             if time.monotonic() >= next_line:
-                typer.echo(f"{done:,} of {quantity(pictures, 'picture')}")
+                _say(f"{done:,} of {quantity(pictures, 'picture')}")
                 next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
 
         yield write_line
@@ -109,6 +109,23 @@ def _progress(pictures: int) -> Iterator[ShowProgress]:
 
     # Without auto-refresh: its thread could hold a lock while workers are forked.
     columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, auto_refresh=False, transient=True, expand=True) as bar:
-        task = bar.add_task("", total=pictures)
-        yield lambda done: bar.update(task, completed=done, refresh=True)
+    bar = Progress(*columns, auto_refresh=False, transient=True, expand=True)
+    task = bar.add_task("", total=pictures)
+
+    def draw(done: int) -> None:
+        with suppress(OSError):
+            bar.update(task, completed=done, refresh=True)
+
+    with suppress(OSError):
+        bar.start()
+    try:
+        yield draw
+    finally:
+        with suppress(OSError):
+            bar.stop()
+
+
+def _say(line: str) -> None:
+    """Print a line, unless the terminal or the reader of the pipe has gone, which does not end the command."""
+    with suppress(OSError):
+        typer.echo(line)

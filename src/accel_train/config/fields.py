@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from accel_train.config.lr_schedule import RULES, SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
@@ -42,6 +42,10 @@ def _user_name(name: str) -> str:
     return os.path.expanduser(name)  # noqa: PTH111
 
 
+_MOST = 2**53
+"""Integers up to this are exact as floats."""
+PositiveInt = Annotated[int, Field(gt=0, le=_MOST)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=_MOST)]
 UserPath = Annotated[Path, AfterValidator(expand_home)]
 """A path in which ~ is the home folder."""
 UserName = Annotated[str, AfterValidator(_user_name)]

@@ -1,14 +1,22 @@
 """Import strings: objects named as my.module:function."""
 
 import importlib
+import importlib.util
 import inspect
+import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from accel_train.errors import UserError
+
+_CODE = ("model", "data")
+"""Fields of a config that may name a function."""
+_CONFIG = "config.yaml"
+_BESIDE = ("config.json", "data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
+"""By these files, next to its config, the folder of a run is recognized."""
 
 
 def import_object(name: str) -> Any:
@@ -30,12 +38,40 @@ def trusted(stored: str, given: str | None, option: str, run: Path) -> str:
         UserError: the folder names code that the user has not, or the user has given another name for something else.
     """
     if given is None and is_function_name(stored):
-        raise UserError(
-            f"{run} names code of its own: {option[2:]} {stored}", f"if you know and trust it, add {option} {stored}"
-        )
+        raise _foreign_code(run, option, stored)
     if given not in (None, stored) and not (is_function_name(stored) and is_function_name(str(given))):
         raise UserError(f"{option} {given}, but that of {run} is {stored}", f"leave {option} out")
     return given or stored
+
+
+def check_code_in_file(path: Path, values: Mapping[str, Any]) -> None:
+    """Check the values that only a config file gives: a file in the folder of a run may not name code.
+
+    Raises:
+        UserError: it does.
+    """
+    for name in _CODE:
+        value = values.get(name)
+        if isinstance(value, str) and is_function_name(value) and run_around(path):
+            raise _foreign_code(path, f"--{name}", value)
+
+
+def _foreign_code(place: Path, option: str, name: str) -> UserError:
+    return UserError(
+        f"{place} names code of its own: {option[2:]} {name}", f"if you know and trust it, add {option} {name}"
+    )
+
+
+def run_around(path: Path) -> Path | None:
+    """Return the folder of a run if a path is that, or in it, with or without following links."""
+    absolute, followed = Path(os.path.abspath(path)), Path(os.path.realpath(path))  # noqa: PTH100 - never raise
+    folders = (absolute, *absolute.parents, followed, *followed.parents)
+    return next((folder for folder in folders if _is_run(folder)), None)
+
+
+def _is_run(folder: Path) -> bool:
+    # Path's own methods raise if there is no permission
+    return os.path.isfile(folder / _CONFIG) and any(os.path.lexists(folder / name) for name in _BESIDE)  # noqa: PTH113
 
 
 def call_function(name: str, option: str, **offered: Any) -> Any:
@@ -47,7 +83,10 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
         UserError: the function cannot be imported or needs other arguments; the message names `option`.
     """
     function = _import_function(name, option)
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:  # of some built-in functions
+        raise UserError(f"{option} {name}: {error}", "name a function that is written in Python") from None
     parameters = signature.parameters.values()
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
     accepted = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
@@ -66,9 +105,12 @@ def _import_function(name: str, option: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     _search_current_directory()
     try:
+        _refuse_module_in_run(module, option, name)
         function = import_object(name)
     except (ImportError, AttributeError) as error:
         hint = f"make {module} importable from the current directory, and define {attribute}"
+        if run := run_around(Path.cwd()):
+            hint = f"nothing is imported from {run}, the folder of a run: change to another directory"
         if (first := module.partition(".")[0]) in sys.stdlib_module_names:
             hint = f"rename your module: {first} is one of Python's own"
         raise UserError(f"{option} {name}: {error}", hint) from None
@@ -78,10 +120,31 @@ def _import_function(name: str, option: str) -> Callable[..., Any]:
     return called
 
 
+def _refuse_module_in_run(module: str, option: str, name: str) -> None:
+    """Check, before each is imported, that neither the module nor one of its packages is in the folder of a run."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        try:
+            spec = importlib.util.find_spec(".".join(parts[:count]))
+        except ValueError:  # of a module without one, such as __main__
+            return
+        if spec is None:
+            return  # the import tells what is missing
+        for place in (*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location else [])):
+            if run := run_around(Path(str(place))):
+                raise UserError(
+                    f"{option} {name}: {'.'.join(parts[:count])} is in {run}, the folder of a run",
+                    "nothing is imported from there: if you know and trust it, copy it elsewhere",
+                )
+
+
 def _search_current_directory() -> None:
-    """Add the current directory to the search path after Python's own modules: torch imports `queue`, `json`, …"""
+    """Add the current directory to the search path, unless it is in a run.
+
+    It comes after Python's own modules, which its files would hide: torch imports `queue`, `json`, …
+    """
     here = str(Path.cwd())
-    if "" in sys.path or here in sys.path:
+    if "" in sys.path or here in sys.path or run_around(Path.cwd()):
         return
     standard = Path(sysconfig.get_path("stdlib"))
     own = [i for i, entry in enumerate(sys.path) if Path(entry) in (standard, standard / "lib-dynload")]

@@ -8,34 +8,65 @@ import yaml
 from pydantic import ValidationError
 
 from accel_train.config.fields import Config, expand_home, help_of
-from accel_train.errors import UserError
+from accel_train.errors import UserError, shown
+from accel_train.system.regular_files import read_regular
 
 C = TypeVar("C", bound=Config)
+
+_MOST_BYTES = 2**16
+"""Of a YAML file: it is read at less than 1 MB/s."""
+_MOST_SHOWN = 200
 
 
 def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
     """Read a YAML file of config fields.
 
     Raises:
-        UserError: the file is missing, is not a YAML mapping, or has an unknown key.
+        UserError: the file is missing, is not a YAML mapping of plain values, or has an unknown key.
     """
     path = expand_home(path)
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = _plain_mapping(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "give --config an existing YAML file") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: invalid UTF-8 or an invalid date
+        raise UserError(
+            f"cannot read {path}: {error.strerror}", "give a YAML file that exists, or the folder of a run"
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: invalid UTF-8 or an invalid date
         raise UserError(
             f"{path} is not YAML: {' '.join(str(error).split())}", "write one `key: value` per line"
         ) from None
     if values is None:
-        return {}
-    if not isinstance(values, dict):
         raise UserError(f"{path} has no `key: value` pairs", "write one `key: value` per line")
     for key in values:
         if key not in fields:
-            raise UserError(f"unknown key {key!r} in {path}", _suggestion(str(key), fields))
+            raise UserError(f"unknown key {shown(key)} in {path}", _suggestion(str(key), fields))
     return values
+
+
+def _plain_mapping(text: str) -> dict[str, Any] | None:
+    """Return the mapping of a YAML text from keys to scalars and lists of scalars; None if it holds something else.
+
+    It is checked before values are made: aliases and merge keys could make a small text grow without end.
+    """
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return {}
+        if not isinstance(root, yaml.MappingNode):
+            return None
+        keys: set[str] = set()
+        for key, value in root.value:
+            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            if not all(isinstance(node, yaml.ScalarNode) for node in (key, *parts)):
+                raise ValueError(f"{shown(key.value)} is neither a value nor a list of values")
+            if key.value in keys:
+                raise ValueError(f"{shown(key.value)} is there twice")
+            keys.add(key.value)
+        values: dict[str, Any] = loader.construct_document(root)
+        return values
+    finally:
+        loader.dispose()
 
 
 def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) -> C:
@@ -47,18 +78,32 @@ def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) 
     try:
         return kind(**{name: value for name, value in values.items() if value is not None})
     except UserError as conflict:
-        files = {origin for origin in origins.values() if origin != "flag"}
-        together = f" (flags and {', '.join(files)} together)" if files else ""
-        raise UserError(conflict.message + together, conflict.hint) from None
+        files = ", ".join({origin: None for origin in origins.values() if origin != "flag"})
+        together = f" (flags and {files} together)" if "flag" in origins.values() else f" (in {files})"
+        raise UserError(conflict.message + together * bool(files), conflict.hint) from None
     except ValidationError as failure:
         first = failure.errors()[0]
         name = str(first["loc"][0])
         origin = origins.get(name, "flag")
         flag = "--" + name.replace("_", "-")
         source = "" if origin == "flag" else f" in {origin}"
+        hint = f"{flag}: {help_of(kind, name)}"
+        if first["type"] == "missing":
+            raise UserError(f"{flag} is missing{source}", hint) from None
         reason = first["msg"].removeprefix("Value error, ")
         reason = reason[0].lower() + reason[1:]
-        raise UserError(f"{flag} {first['input']!s}{source}: {reason}", f"{flag}: {help_of(kind, name)}") from None
+        value = first["input"] if isinstance(first["input"], str) else shown(first["input"])
+        raise UserError(f"{flag} {value[:_MOST_SHOWN]}{source}: {reason}", hint) from None
+
+
+def read_config(path: Path, kind: type[C]) -> C:
+    """Read the config that a run has stored.
+
+    Raises:
+        UserError: the file is missing or damaged, or has a value that cannot be right.
+    """
+    values = read_yaml(path, set(kind.model_fields))
+    return make_config(kind, values, dict.fromkeys(kind.model_fields, str(path)))
 
 
 def _suggestion(key: str, fields: set[str]) -> str:

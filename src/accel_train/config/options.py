@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from accel_train.config import panels
 from accel_train.config.fields import (
@@ -11,6 +11,7 @@ from accel_train.config.fields import (
     Everyday,
     FreeOnResume,
     Placement,
+    PositiveInt,
     Precision,
     ScalingName,
     UserName,

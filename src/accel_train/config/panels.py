@@ -3,15 +3,7 @@
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
 from accel_train.config.durations import parse_duration, parse_interval
 from accel_train.config.fields import (
@@ -21,8 +13,10 @@ from accel_train.config.fields import (
     Device,
     Everyday,
     FreeOnResume,
+    NonNegativeInt,
     OptimizerName,
     Placement,
+    PositiveInt,
     Precision,
     RuleName,
     ScalingName,

@@ -19,6 +19,7 @@ from accel_train.distributed import process_group
 from accel_train.distributed.environment import launched_rank, local_rank, local_world_size
 from accel_train.errors import UserError
 from accel_train.system import shared_memory
+from accel_train.system.os_errors import number_of
 
 _PLACES: tuple[Cache, ...] = ("device", "ram", "off")
 _DEVICE_SHARE = 0.25
@@ -92,14 +93,14 @@ def _shared(tensor: Tensor, group: Any) -> Tensor:
         if local_rank() == 0:
             file = shared_memory.make("accel_train", tensor.nbytes)
             _map(os.getpid(), file, tensor).copy_(tensor)
-    except (OSError, RuntimeError) as problem:  # torch's RuntimeError has no errno
-        error = getattr(problem, "errno", None) or errno.EACCES
+    except (OSError, RuntimeError) as problem:
+        error = number_of(problem) or errno.EACCES
     offers = process_group.exchange(group, [os.getpid(), file])
     pid, number = offers[launched_rank() - local_rank()]
     try:
         tensor = _map(pid, number, tensor)
-    except RuntimeError:  # there is no file, or the other process's files are not visible
-        error = max(error, errno.EACCES)
+    except RuntimeError as problem:  # there is no file, the other process's files are not visible, or memory is full
+        error = max(error, number_of(problem) or errno.EACCES)
     worst = max(each for (each,) in process_group.exchange(group, [error]))
     if file != -1:
         os.close(file)

@@ -5,14 +5,17 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 
 from accel_train.data.sources.base import DataSet, Source, Subset
 from accel_train.data.sources.names import class_name
+from accel_train.errors import UserError, shown
 from accel_train.loggers.text import quantity
+from accel_train.system.records import Count, Text
 
 Files = Mapping[str, Mapping[str, int]]
 """Bytes of each file by its path, by split; the path begins with the class."""
@@ -23,10 +26,10 @@ _MOST_LISTED = 4
 class SplitContents:
     """What a split contains; `--limit` does not change it."""
 
-    images: int
-    counts: tuple[int, ...] | None
+    images: Count
+    counts: tuple[Count, ...] | None
     """Images of each class; None if the source does not tell."""
-    fingerprint: str | None
+    fingerprint: Text | None
     """Differs if the images differ; None if the source has none."""
 
 
@@ -34,22 +37,13 @@ class SplitContents:
 class Contents:
     """What a data set contains, wherever it is stored."""
 
-    classes: tuple[str, ...]
-    splits: Mapping[str, SplitContents]
+    classes: tuple[Text, ...]
+    splits: Mapping[Text, SplitContents]
 
     def as_record(self) -> dict[str, Any]:
         """Return the contents as JSON values."""
         record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return record
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return the contents of :meth:`as_record`."""
-        splits = {
-            split: SplitContents(of["images"], None if of["counts"] is None else tuple(of["counts"]), of["fingerprint"])
-            for split, of in record["splits"].items()
-        }
-        return cls(tuple(record["classes"]), splits)
 
     @property
     def digest(self) -> int:
@@ -61,6 +55,24 @@ class Contents:
         return self == other and all(split.fingerprint is not None for split in self.splits.values())
 
 
+def consistent(contents: Contents) -> Contents:
+    """Return contents that a file holds, if they can be those of a run's data.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    if set(contents.splits) != {"train", "val"}:
+        raise ValueError(f"the splits are {', '.join(map(shown, contents.splits)) or 'none'} instead of train and val")
+    for split, of in contents.splits.items():
+        if not _counts_fit(of, len(contents.classes)):
+            raise ValueError(f"the counts of {split} are not those of {of.images:,} images in its classes")
+    return contents
+
+
+StoredContents = Annotated[Contents, AfterValidator(consistent)]
+"""The contents of a run's data in a file."""
+
+
 @runtime_checkable
 class _HasFiles(Protocol):
     paths: tuple[str, ...]
@@ -68,20 +80,35 @@ class _HasFiles(Protocol):
 
 
 def contents_of(data: DataSet) -> Contents:
-    """Return the contents of both splits."""
-    return Contents(tuple(data.train.classes), {"train": split_contents(data.train), "val": split_contents(data.val)})
+    """Return the contents of both splits; a user's source may name its classes by numbers."""
+    classes = tuple(map(str, data.train.classes))
+    return Contents(classes, {"train": split_contents(data.train), "val": split_contents(data.val)})
 
 
 def split_contents(source: Source) -> SplitContents:
-    """Return the contents of a source; of a subset's, those of the whole."""
+    """Return the contents of a source; of a subset's, those of the whole.
+
+    Raises:
+        UserError: a user's own source counts its images wrongly.
+    """
     if isinstance(source, Subset):
         return split_contents(source.source)
     counts, fingerprint = getattr(source, "counts", None), getattr(source, "fingerprint", None)
-    return SplitContents(
+    found = SplitContents(
         images=len(source),
         counts=None if counts is None else tuple(map(int, counts)),
         fingerprint=None if fingerprint is None else str(fingerprint),
     )
+    if not _counts_fit(found, len(source.classes)):
+        raise UserError(
+            f"the counts of {found.images:,} images in {len(source.classes):,} classes are {shown(found.counts)}",
+            "let `counts` be the number of images of each class",
+        )
+    return found
+
+
+def _counts_fit(split: SplitContents, classes: int) -> bool:
+    return split.counts is None or (len(split.counts) == classes and sum(split.counts) == split.images)
 
 
 def files_of(**sources: Source) -> Files | None:

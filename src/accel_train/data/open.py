@@ -72,9 +72,15 @@ _TAKE_VAL_FRACTION: tuple[Opener, ...] = (_open_packed, _open_folder)
 
 
 def open_data(
-    name: str, *, directory: Path | None, val_fraction: float | None, seed: int, limit: int | None
+    name: str,
+    *,
+    directory: Path | None,
+    val_fraction: float | None,
+    seed: int,
+    limit: int | None,
+    download: bool = True,
 ) -> DataSet:
-    """Open a data set, downloading it if needed; several processes may call this at once.
+    """Open a data set, downloading it if needed and allowed; several processes may call this at once.
 
     Call it before the process group exists, so that a long download cannot run into its timeout.
 
@@ -84,7 +90,7 @@ def open_data(
     opener = _find_opener(name)
     if val_fraction is not None and opener not in _TAKE_VAL_FRACTION:
         raise UserError(f"--val-fraction has no effect on {name}, which has its own validation images", "leave it out")
-    data = opener(Request(name, directory, val_fraction, seed))
+    data = opener(Request(name, directory, val_fraction, seed, download))
     return replace(data, train=spread(data.train, limit), val=spread(data.val, limit))
 
 

@@ -74,6 +74,15 @@ def obeyed(environ: Mapping[str, str], given: Collection[str], applies: Collecti
     )
 
 
+def changing_numbers(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that change the last bits of results, as NAME=value."""
+    return tuple(
+        f"{name}={value.strip()}"
+        for name, value, row in _met(environ)
+        if isinstance(row, Obeyed) and row.changes_numbers and value.strip()
+    )
+
+
 def check_interface(name: str, environ: Mapping[str, str] = os.environ) -> None:
     """Check that this machine has the network interfaces that a variable of Gloo or NCCL names.
 

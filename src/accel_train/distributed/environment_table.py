@@ -30,6 +30,8 @@ class Obeyed:
     printed: bool = True
     nothing: tuple[str, ...] = ("",)
     """Values that are not printed, because they ask for nothing."""
+    changes_numbers: bool = False
+    """True if it chooses among kernels that differ in the last bits, and no option or torch function shows which."""
     applies: str = "run"
 
 
@@ -62,6 +64,7 @@ _THREADS = "set OMP_NUM_THREADS or --threads instead"
 _TF32 = "add --precision tf32, or unset the variable"
 _COMPILED = "unset it, or leave out --compile"
 _OF_JOB = Harmless("translated to RANK, WORLD_SIZE, … at the start, or without effect")
+_KERNELS = Obeyed(changes_numbers=True)
 _SPEED, _DIAGNOSTICS = Harmless("speed and placement only"), Harmless("logging and diagnostics only")
 _OTHER_DEVICES = Harmless("for devices that --device does not offer; what runs is compared with what was asked")
 _OWN_FILES = Harmless("for Accelerate's checkpoints and weights; accel_train writes its own")
@@ -169,8 +172,14 @@ TABLE: dict[str, Row] = {
     "ONEDNN_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
     "DNNL_DEFAULT_FPMATH_MODE": Refused("less precision", "use --precision bf16 instead", ("", "strict")),
     "PYTORCH_MPS_FAST_MATH": Refused("less precision", "use --precision bf16 instead"),
-    **dict.fromkeys(("CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"), Obeyed()),
-    **dict.fromkeys(("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"), Obeyed()),
+    **dict.fromkeys(("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"), _KERNELS),
+    **dict.fromkeys(
+        (f"{of}_{what}" for of in ("ONEDNN", "DNNL") for what in ("MAX_CPU_ISA", "CPU_ISA_HINTS")), _KERNELS
+    ),
+    "GLIBC_TUNABLES": _KERNELS,  # also chooses the kernels of exp, log and the like
+    **dict.fromkeys(("CUBLAS_*", "CUBLASLT_*", "CUDNN_*", "TORCH_CUDNN_*", "TORCH_BLAS_*"), _KERNELS),
+    "DISABLE_ADDMM_CUDA_LT": _KERNELS,
+    "PYTORCH_TUNABLEOP_ENABLED": Refused("kernels chosen by their time, which differ from run to run", _REMOVE),
     "ATEN_CPU_CAPABILITY": Obeyed(cpu_capability),
     # the compiler
     "TORCH_COMPILE_DISABLE": Refused("no compiler", _COMPILED, applies="compile"),

@@ -23,11 +23,11 @@ from accel_train.distributed.environment import (
 )
 from accel_train.distributed.environment_check import check_environment
 from accel_train.errors import UserError
-from accel_train.system.signals import SIGNALS, heard, release
+from accel_train.system.signals import SIGNALS, TYPED, heard, release
 
+_LOOPBACK = "127.0.0.1"
 _PORT_OF_ACCELERATE = "29500"  # unless it was asked for another
-_SECONDS_TO_SAVE = 30.0  # for all processes once they are told to stop
-_SECONDS_AFTER_FAILURE = 10.0  # for the others once one has failed
+_SECONDS_AFTER_FAILURE = 10.0  # for the others once one has ended with an error or a signal
 _POLL_SECONDS = 0.05
 USERS_MISTAKE = 2
 """Exit code of a user's mistake."""
@@ -98,8 +98,8 @@ def _processes_of_accelerate() -> int:
     return asked.processes
 
 
-def start_processes(count: int, arguments: list[str]) -> int:
-    """Run this program in `count` processes and return the exit code of the first that fails, or 0.
+def start_processes(count: int, arguments: list[str], module: str = "accel_train") -> int:
+    """Run a module in `count` processes and return the exit code of the first that fails, or 0.
 
     Each process has its own session, so that Ctrl-C reaches it once, through this one. When this process dies, they
     save and stop (see system/signals.py).
@@ -111,7 +111,7 @@ def start_processes(count: int, arguments: list[str]) -> int:
     environment = os.environ | _environment(count)
     children = [
         subprocess.Popen(
-            [sys.executable, "-P", "-m", "accel_train", *arguments],  # -P: no modules of the current folder
+            [sys.executable, "-P", "-m", module, *arguments],  # -P: no modules of the current folder
             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             start_new_session=True,
         )
@@ -142,13 +142,11 @@ def _environment(count: int) -> dict[str, str]:
     chosen = {}
     if asked_threads() is None:
         chosen["OMP_NUM_THREADS"] = str(max(1, available_cores() // count))
-    if sys.platform == "linux" and not os.environ.get("GLOO_SOCKET_IFNAME", "").strip():
-        chosen["GLOO_SOCKET_IFNAME"] = "lo"  # else Gloo asks what the host's name resolves to
     return {
         **chosen,
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": _LOOPBACK,
         "MASTER_PORT": _port(),
         LAUNCHER_PID: str(os.getpid()),
         LAUNCHER_SET: ",".join(chosen),
@@ -156,9 +154,13 @@ def _environment(count: int) -> dict[str, str]:
 
 
 def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
-    """Forward signals until all processes have ended, or time is up after a signal or failure; return the exit code."""
+    """Forward signals until all processes have ended, and return the exit code.
+
+    After a signal each process limits its own time, because it knows how long an update takes and whether it saves
+    (see system/signals.py). Here time is limited once one has failed, or the user has typed a second signal.
+    """
     launcher = launcher_pid()
-    forwarded, failure, seconds, deadline = 0, 0, math.inf, math.inf
+    forwarded, failure, deadline = 0, 0, math.inf
     codes: dict[int, int] = {}  # by rank, of those that have ended
     while len(codes) < len(children) and time.monotonic() < deadline:
         if launcher not in (None, os.getppid()):
@@ -166,8 +168,7 @@ def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
             received.append(signal.SIGTERM)
         for number in received[forwarded:]:
             forwarded += 1
-            for child in children:
-                child.send_signal(number)
+            _send(children, number)
         polled = {rank: child.poll() for rank, child in enumerate(children) if rank not in codes}
         ended = {rank: code for rank, code in polled.items() if code is not None}
         codes |= ended
@@ -176,18 +177,24 @@ def _wait(children: list[subprocess.Popen[bytes]], received: list[int]) -> int:
                 _say(rank, len(children), _how_it_ended(code))
         # Ranks that lose their peer end with 1, perhaps before the next poll.
         failure = failure or min(filter(None, ended.values()), key=lambda code: code == 1, default=0)
-        if deadline == math.inf and (failure or received):
-            seconds = _SECONDS_TO_SAVE if received else _SECONDS_AFTER_FAILURE
-            deadline = time.monotonic() + seconds
+        if deadline == math.inf and (failure or sum(number in TYPED for number in received) > 1):
+            deadline = time.monotonic() + _SECONDS_AFTER_FAILURE
         time.sleep(_POLL_SECONDS)
     for rank in range(len(children)):
         if rank not in codes:
-            _say(rank, len(children), f"did not end within {seconds:g} s and was killed")
+            _say(rank, len(children), f"did not end within {_SECONDS_AFTER_FAILURE:g} s and was killed")
     if USERS_MISTAKE in codes.values():  # ranks that then lost their peer have other codes
         return USERS_MISTAKE
     if failure == 0 and len(codes) < len(children):
         return 128 + received[0]
     return failure if failure >= 0 else 128 - failure
+
+
+def _send(children: list[subprocess.Popen[bytes]], number: int) -> None:
+    """Send a signal to all processes, suspended ones too."""
+    for child in children:
+        child.send_signal(number)
+        child.send_signal(signal.SIGCONT)
 
 
 def _how_it_ended(code: int) -> str:
@@ -200,10 +207,18 @@ def _say(rank: int, count: int, what: str) -> None:
 
 
 def _port() -> str:
-    """Return MASTER_PORT, or a free port if it is unset or the default of `accelerate launch`."""
-    port = os.environ.get("MASTER_PORT", "").strip()
-    if port and not (by_accelerate() and port == _PORT_OF_ACCELERATE):
-        return port
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """Return MASTER_PORT, or a free port if it is unset or the default of `accelerate launch`.
+
+    Raises:
+        UserError: another program listens there, or the loopback interface is down.
+    """
+    asked = os.environ.get("MASTER_PORT", "").strip()
+    if by_accelerate() and asked == _PORT_OF_ACCELERATE:
+        asked = ""
+    try:
+        with socket.create_server((_LOOPBACK, int(asked or 0))) as probe, socket.create_connection(probe.getsockname()):
+            return str(probe.getsockname()[1])
+    except OSError as error:
+        place = f"{_LOOPBACK}:{asked}" if asked else _LOOPBACK
+        hint = "set MASTER_PORT to a free one, or unset it" if asked else "bring up the network interface lo"
+        raise UserError(f"cannot listen at {place}: {error.strerror}", hint) from None

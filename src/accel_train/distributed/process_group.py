@@ -13,6 +13,7 @@ from torch.distributed import PrefixStore, ProcessGroup, Store, TCPStore  # type
 
 from accel_train.distributed.environment import JOB_ID
 from accel_train.distributed.environment_check import check_interface
+from accel_train.distributed.loopback import listen, on_one_machine, use_loopback
 from accel_train.errors import LocalError, UserError
 
 _HINT = (
@@ -32,6 +33,8 @@ def join(backend: str, timeout: int) -> None:
     Raises:
         UserError: some have not joined or cannot be reached, or the environment does not say where to meet.
     """
+    if on_one_machine(_meeting_point()[0]):
+        use_loopback()
     for variable in ("GLOO_SOCKET_IFNAME", *(["NCCL_SOCKET_IFNAME"] if backend == "nccl" else [])):
         check_interface(variable)
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -155,13 +158,12 @@ def _open_store(rank: int, timeout: int, deadline: float) -> Store:
         if not hosts:
             store = TCPStore(address, port, is_master=False, timeout=span, wait_for_workers=False)
         else:
-            socket.getaddrinfo(address, port)  # torch would print a C++ stack trace if there is no such name
             store = _hosted_store(address, port, span)
             store.set("job", job)
         if job and (other := store.get("job").decode()) != job:
             raise RuntimeError(f"job {other} meets there, and this is job {job}")
-    except (RuntimeError, socket.gaierror) as error:
-        reason = str(error).splitlines()[0]
+    except (RuntimeError, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LocalError(
             f"rank {rank} cannot use {address}:{port}: {reason}", "set MASTER_PORT to a free one"
         ) from None
@@ -170,8 +172,21 @@ def _open_store(rank: int, timeout: int, deadline: float) -> Store:
 
 @cache
 def _hosted_store(address: str, port: int, timeout: timedelta) -> TCPStore:
-    """Open the store once: other ranks may join the next group while this one is still leaving the last."""
-    return TCPStore(address, port, is_master=True, timeout=timeout, wait_for_workers=False, multi_tenant=True)
+    """Open the store once: other ranks may join the next group while this one is still leaving the last.
+
+    torch by itself would listen on all interfaces, and print a C++ stack trace if there is no such address.
+    """
+    socket.getaddrinfo(address, port)
+    listener = listen(address, port) if on_one_machine(address) else None
+    return TCPStore(
+        address,
+        port,
+        is_master=True,
+        timeout=timeout,
+        wait_for_workers=False,
+        multi_tenant=True,
+        master_listen_fd=listener,
+    )
 
 
 def _answers(address: str, port: int, deadline: float) -> bool:

@@ -1,11 +1,10 @@
 """Makes one run of the tasks that srun or mpirun has started; refuses those of launchers that it cannot join."""
 
 import os
-import sys
 from collections.abc import MutableMapping
 
 from accel_train.distributed.accelerate_launch import asked_of_accelerate
-from accel_train.distributed.environment import JOB_CPUS, JOB_ID, JOB_LAUNCHER, LAUNCHER_SET, launched
+from accel_train.distributed.environment import JOB_CPUS, JOB_ID, JOB_LAUNCHER, launched
 from accel_train.distributed.scheduler_variables import LAUNCHERS, Environment, Task
 from accel_train.errors import UserError
 
@@ -70,9 +69,6 @@ def meeting_point(task: Task, environ: Environment) -> dict[str, str]:
         found["TERM"] = "dumb"  # rank 0 writes to a terminal of Open MPI's even if the output goes to a file
     if task.cpus:
         found[JOB_CPUS] = str(task.cpus)
-    if task.count == task.local_count and sys.platform == "linux" and not environ.get("GLOO_SOCKET_IFNAME"):
-        # Else Gloo asks what the host's name resolves to.
-        found |= {"GLOO_SOCKET_IFNAME": "lo", LAUNCHER_SET: "GLOO_SOCKET_IFNAME"}
     return found
 
 

@@ -69,6 +69,7 @@ def banner_rows(started: RunStarted) -> list[Row]:
         ("devices", _devices(hardware)),
         *_threads(hardware, plan.exact),
         *[("environment", ", ".join(hardware.environment))] * bool(hardware.environment),
+        *[("identity", ", ".join(map(" ".join, hardware.identity.items())))] * plan.exact,
         ("strategy", hardware.strategy + (f" over {hardware.backend}" if hardware.backend else "")),
         *_batch(plan, hardware),
         ("optimizer", _optimizer(plan, config["weight_decay"])),

@@ -17,8 +17,12 @@ class JsonLines:
     def __call__(self, event: Event) -> None:
         if isinstance(event, self._kinds):
             record = {name: _portable(value) for name, value in as_record(event).items()}
-            self._stream.write(json.dumps(record, allow_nan=False) + "\n")
-            self._stream.flush()
+            try:
+                self._stream.write(json.dumps(record, allow_nan=False) + "\n")
+                self._stream.flush()
+            except OSError as error:
+                error.filename = self._stream.name  # that of a write names no file
+                raise
 
 
 def _portable(value: Any) -> Any:

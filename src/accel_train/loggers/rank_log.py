@@ -1,12 +1,16 @@
 """The log of each process: a file per rank, and lines on stderr that start with the rank."""
 
+import errno
 import logging
 import os
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from accel_train.events import EpochEnd, Event, Notice, Progress, Resumed, RunStarted, Stopped, as_record
+from accel_train.loggers.run_files import open_to_append
 from accel_train.loggers.text import quantity
 
 _logger = logging.getLogger("accel_train")
@@ -21,9 +25,15 @@ def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
     replaced. Lines have no timestamps, so that logs of equal runs can be compared.
     """
     path = Path(started.run_folder, "log", f"rank_{rank}.log")
-    path.parent.mkdir(parents=True, exist_ok=True)
     prefix = f"[rank {rank}/{started.hardware.world_size} {started.hardware.device}] " if rank else ""
-    file = _FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    full: OSError | None = None
+    file: logging.Handler = logging.NullHandler()
+    try:
+        file = _FileHandler(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        full = error
     console = _ConsoleHandler(_Stderr(prefix))
     console.setLevel(console_level)
     for handler in (file, console):
@@ -32,6 +42,8 @@ def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
     logging.basicConfig(handlers=(file, console), level=logging.WARNING, force=True)
     _logger.setLevel(logging.DEBUG)
     logging.captureWarnings(True)
+    if full:
+        tell_closed(str(path), full)
 
 
 class RankLogger:
@@ -72,11 +84,20 @@ def tell_closed(stream: str, error: OSError) -> None:
     _logger.warning("%s is closed, the run continues: %s", stream, error.strerror or error)
 
 
-class _FileHandler(logging.FileHandler):
+class _FileHandler(logging.StreamHandler[TextIO]):
     """Is dropped when its disk is full; logging's own handler prints a traceback for every line."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(open_to_append(path))
+        self._path = path
+
     def handleError(self, record: logging.LogRecord) -> None:
-        _drop(self, self.baseFilename)
+        _drop(self, str(self._path))
+
+    def close(self) -> None:
+        with suppress(OSError):  # told before
+            self.stream.close()
+        super().close()
 
 
 class _ConsoleHandler(logging.StreamHandler["_Stderr"]):

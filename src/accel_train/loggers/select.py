@@ -26,6 +26,7 @@ from accel_train.loggers.jsonl import JsonLines
 from accel_train.loggers.plain import PlainLogger, QuietLogger
 from accel_train.loggers.rank_log import RankLogger, start_logging, tell_closed
 from accel_train.loggers.rows import RunConsole
+from accel_train.loggers.run_files import open_to_append
 
 Logger = Callable[[Event], None]
 """Takes each event of a run, in order."""
@@ -111,8 +112,12 @@ def _rank_log(started: RunStarted, process: Process) -> AbstractContextManager[L
 @contextmanager
 def _metrics_file(started: RunStarted, process: Process) -> Iterator[Logger]:
     """Append to metrics.jsonl; a resumed run, whose history is already there, writes no second run record."""
-    with Path(started.run_folder, "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+    metrics = open_to_append(Path(started.run_folder, "metrics.jsonl"))
+    try:
         yield JsonLines(metrics, _HISTORY if metrics.tell() else (RunStarted, *_HISTORY))
+    finally:
+        with suppress(OSError):  # raised before, with the file's name: each record is flushed
+            metrics.close()
 
 
 def _console(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:

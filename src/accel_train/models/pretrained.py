@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
+from accel_train.models import weights_file
+from accel_train.system.regular_files import open_regular
 
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
 """Prefixes that DDP and torch.compile add to names."""
@@ -19,16 +21,19 @@ _COUNTER = ".num_batches_tracked"
 _HINT = "give the --model, --image-size and kind of images that the weights were trained with"
 
 
-def load_initial(module: nn.Module, file: Path, fresh: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def load_initial(
+    module: nn.Module, file: Path, fresh: frozenset[str] = frozenset(), *, needs_checksum: bool = False
+) -> tuple[str, ...]:
     """Load weights in place from a file, and return what was done, one sentence each.
 
-    The tensors in `fresh`, and a head for another number of classes, keep their new weights.
+    The tensors in `fresh`, and a head for another number of classes, keep their new weights. A file that `accel_train`
+    wrote is verified; `needs_checksum` refuses any other.
 
     Raises:
         UserError: the file is missing, cannot be read safely or does not fit the module.
     """
     live = module.state_dict()
-    stored = _plain_names(_read(file), live)
+    stored = _plain_names(_read(file, needs_checksum), live)
     heads = [name for name in live if name in stored and name in {*fresh, *_other_heads(module, live, stored)}]
     counters = [name for name in live if name.endswith(_COUNTER) and name not in stored]
     _check(file, live, stored, excused={*heads, *counters})
@@ -44,13 +49,18 @@ def load_initial(module: nn.Module, file: Path, fresh: frozenset[str] = frozense
     return tuple(sentences)
 
 
-def _read(file: Path) -> Mapping[str, Any]:
+def _read(file: Path, needs_checksum: bool) -> Mapping[str, Any]:
     if file.suffix not in _READERS:
         raise UserError(
             f"--init-from {file}: weights are read from {', '.join(_READERS)}", "give such a file or a run's folder"
         )
     try:
+        open_regular(file).close()  # torch would wait for a FIFO
+        if file.suffix == ".safetensors":
+            weights_file.verify(file, needs_checksum=needs_checksum)
         content = _READERS[file.suffix](file)
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(
             f"cannot read the weights in {file}: {error.strerror or error}", "give the folder of a finished run"

@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from accel_train.checkpoints.run_folder import DESCRIPTION, read_description, weights_file
+from accel_train.checkpoints.run_folder import DESCRIPTION, WEIGHTS, read_description, weights_file
 from accel_train.config.fields import Cache
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
@@ -25,6 +24,7 @@ from accel_train.errors import UserError
 from accel_train.models.build import BuiltModel, build_model
 from accel_train.models.pretrained import load_initial
 from accel_train.rng import make_key, seed_libraries
+from accel_train.run.identity import identity_of, refuse_other_identities
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
 from accel_train.run.same_data import has_same_data, refuse_changed, refuse_other_ranks
@@ -62,11 +62,9 @@ class Run:
         return self.processes.strategy.plain_model(self.processes.accelerator, self.training.updater.model)
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, str]:
         """What decides the last bits of a sum, besides the config."""
-        device = self.processes.device
-        kind = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
-        return {"device": f"{device.type} {kind}", "threads": torch.get_num_threads()}
+        return identity_of(self.processes.device)
 
 
 def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint = find_resume_point) -> Run:
@@ -84,6 +82,8 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     contents = contents_of(data)
     processes = _start(asked)
     refuse_other_ranks(processes, contents, train=data.train, val=data.val)
+    if asked.exact:
+        refuse_other_identities(processes.group, identity_of(processes.device))
     config, origins, point = _resolve(asked, origins, data, contents, processes, find)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
@@ -199,7 +199,8 @@ def _build_model(config: ResolvedConfig, data: DataSet, initial: Path | None) ->
     if _trained_on_other_classes(file.parent, classes):  # the head is what changes with the number of classes
         larger = build(len(classes) + 1).module.state_dict()
         fresh = frozenset(name for name, t in built.module.state_dict().items() if t.shape != larger[name].shape)
-    return built, load_initial(built.module, file, fresh)
+    of_run = file.name in WEIGHTS.values() and (file.parent / DESCRIPTION).exists()
+    return built, load_initial(built.module, file, fresh, needs_checksum=of_run)
 
 
 def _trained_on_other_classes(run: Path, classes: tuple[str, ...]) -> bool:

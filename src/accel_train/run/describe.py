@@ -48,7 +48,7 @@ def describe_model(run: Run) -> Description:
     channels, height, width = run.data.train.shape
     return Description(
         model=run.config.model,
-        classes=run.data.train.classes,
+        classes=run.contents.classes,
         channels=run.built.channels,
         data_channels=channels,
         data_size=max(height, width),
@@ -120,6 +120,7 @@ def _hardware(run: Run) -> HardwareRecord:
         cores=available_cores(),
         launched_by=launcher_name(),
         environment=_environment(run),
+        identity=run.identity,
     )
 
 

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from accel_train.checkpoints.checkpointer import load_weights
-from accel_train.checkpoints.run_folder import CONFIG, WEIGHTS, Description, read_description
+from accel_train.checkpoints.run_folder import CONFIG, DESCRIPTION, WEIGHTS, Description, read_description
 from accel_train.config.defaults import Augmentation
 from accel_train.config.fields import expand_home
 from accel_train.config.import_string import trusted
-from accel_train.config.load import make_config, read_yaml
+from accel_train.config.load import read_config
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.contents import Contents, split_contents
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader
@@ -22,6 +22,7 @@ from accel_train.data.worker_batches import Batch
 from accel_train.distributed.accelerator import Processes, start, stop
 from accel_train.distributed.environment import share_of_cores
 from accel_train.distributed.launcher import check_processes
+from accel_train.errors import UserError
 from accel_train.events import Evaluated
 from accel_train.models.build import build_model
 from accel_train.run.evaluation_data import open_evaluation_data
@@ -40,7 +41,7 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     check_processes(config.processes)
     folder = expand_home(folder)
     description = read_description(folder)
-    trained_by = make_config(ResolvedConfig, read_yaml(folder / CONFIG, set(ResolvedConfig.model_fields)), {})
+    trained_by = read_config(folder / CONFIG, ResolvedConfig)
     name = trusted(description.model, config.model, "--model", folder)
     found = open_evaluation_data(config, trained_by, description, folder)
     contents = Contents(description.classes, {"val": split_contents(found.source)})
@@ -51,7 +52,7 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         refuse_other_ranks(processes, contents, val=found.source)
         batch_size = config.batch_size or trained_by.batch_size
         loader = _loader(config.workers, batch_size, found.source, description, processes)
-        model = _model(name, description, weights, processes)
+        model = _model(name, description, weights, processes, folder)
         transform = _transform(description, processes)
         result = evaluation.evaluate(processes.accelerator, model, processes.accelerator.prepare(loader), transform)
         assert result
@@ -92,8 +93,14 @@ def _loader(
     return evaluation_loader(source, View(description.image_size, random_crop=False), sizes)
 
 
-def _model(name: str, description: Description, weights: dict[str, Tensor], processes: Processes) -> nn.Module:
-    """Collective."""
+def _model(
+    name: str, description: Description, weights: dict[str, Tensor], processes: Processes, run: Path
+) -> nn.Module:
+    """Collective: build the model of a run, with its weights.
+
+    Raises:
+        UserError: the weights are of another model.
+    """
     model = build_model(
         name,
         classes=len(description.classes),
@@ -101,7 +108,13 @@ def _model(name: str, description: Description, weights: dict[str, Tensor], proc
         data_size=description.data_size,
         image_size=description.image_size,
     ).module
-    model.load_state_dict(weights)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(
+            f"the weights in {run} are not those of its {DESCRIPTION}: {' '.join(str(error).split())}",
+            "give the folder of another run",
+        ) from None
     model = model.to(processes.dtype).to(memory_format=torch.channels_last)
     prepared: nn.Module = processes.accelerator.prepare_model(model, evaluation_mode=True)
     return prepared

@@ -84,17 +84,19 @@ def _held_out(name: str, trained_by: ResolvedConfig, description: Description) -
 
 
 def _open(name: str, config: EvaluateConfig, trained_by: ResolvedConfig, *, own: bool) -> DataSet:
+    """Open a data set; nothing is downloaded to a folder that only the run names."""
     return open_data(
         name,
         directory=config.data_dir or trained_by.data_dir,
         val_fraction=trained_by.val_fraction if own else None,
         seed=trained_by.seed,
         limit=trained_by.limit if own else None,
+        download=config.data_dir is not None or trained_by.data_dir is None,
     )
 
 
 def _check(source: Source, description: Description, run: Path) -> None:
-    classes = Contents(tuple(source.classes), {})
+    classes = Contents(tuple(map(str, source.classes)), {})
     if changed := changes(Contents(description.classes, {}), classes, None, None):
         raise UserError(
             f"the data have other classes than those of {run}: {changed}", "evaluate on data of the same classes"

@@ -1,17 +1,20 @@
 """Takes the folder of a run, and loads the checkpoint that it resumes from."""
 
-from contextlib import suppress
+import math
 from pathlib import Path
-from typing import Any
 
 from accel_train.checkpoints import run_folder, store
-from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors, read_state
+from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors
 from accel_train.checkpoints.run_folder import CHECKPOINTS, LOGS, METRICS, WEIGHTS
-from accel_train.data.contents import Contents, files_of
-from accel_train.errors import UserError
+from accel_train.checkpoints.state_file import StoredState, read_state
+from accel_train.data.contents import files_of
+from accel_train.errors import UserError, shown
 from accel_train.run.build import Run
 from accel_train.run.describe import config_text, describe_model
+from accel_train.run.identity import identity_changes, identity_text
+from accel_train.run.resume_point import decisive_values, flag
 from accel_train.system.atomic_files import clean, write_file
+from accel_train.system.regular_files import read_regular
 from accel_train.training.state import TrainingState
 
 
@@ -37,7 +40,7 @@ def _is_changed(run: Run) -> bool:
 def resume(run: Run, trained: TrainedTensors) -> tuple[TrainingState | None, list[str]]:
     """Collective: load the checkpoint to resume from, and cut the run's files back to it.
 
-    Returns the state, None for a run that starts from scratch, and a sentence for each damaged checkpoint.
+    Returns the state, None for a run that starts from scratch, and a sentence for each damaged checkpoint or file.
 
     Raises:
         UserError: the checkpoint cannot be used.
@@ -46,13 +49,18 @@ def resume(run: Run, trained: TrainedTensors) -> tuple[TrainingState | None, lis
     problems: list[str] = []
     if source and not checkpoint:
         checkpoint, problems = newest_checkpoint(run, source)
-    state, record = restore(run, trained, checkpoint) if checkpoint else (None, {"metrics_bytes": 0})
-    if state and run.processes.is_main:
-        run.training.updater.epoch_sums.load(state.epoch_sums)
-    folder = run.resume_point.folder
-    run.processes.on_main(lambda: _cut_files(folder, source, checkpoint, record["metrics_bytes"]))
+    stored = restore(run, trained, checkpoint) if checkpoint else None
+    if stored and run.processes.is_main:
+        run.training.updater.epoch_sums.load(stored.position.epoch_sums)
+    folder, metrics_bytes = run.resume_point.folder, stored.metrics_bytes if stored else 0
+    lost = run.processes.on_main(lambda: _cut_files(folder, source, checkpoint, metrics_bytes))
+    if stored and (changed := identity_changes(stored.identity, run.identity)):
+        lost.append(f"the last bits may differ from those of an uninterrupted run: {changed}")
     fallback = checkpoint.name if checkpoint else "the beginning: no checkpoint is valid"
-    return state, [f"{problem}; falling back to {fallback}" for problem in problems]
+    return stored.position if stored else None, [
+        *(f"{problem}; falling back to {fallback}" for problem in problems),
+        *lost,
+    ]
 
 
 def newest_checkpoint(run: Run, folder: Path) -> tuple[Path | None, list[str]]:
@@ -61,39 +69,67 @@ def newest_checkpoint(run: Run, folder: Path) -> tuple[Path | None, list[str]]:
     return found
 
 
-def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
-    """Load a verified checkpoint; return its state, and the record that holds it.
+def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> StoredState:
+    """Load a verified checkpoint, and return its state.
 
     Raises:
         UserError: it does not fit this run.
     """
-    state, record = read_state(checkpoint)
-    if run.config.exact and record["identity"] != run.identity:
+    stored = read_state(checkpoint)
+    if run.config.exact and (changed := identity_changes(stored.identity, run.identity)):
+        was, now = identity_text(stored.identity), identity_text(run.identity)
         raise UserError(
-            f"--exact: {checkpoint} was computed on {record['identity']}, this is {run.identity}",
-            "resume with the same --threads and on the same kind of device",
+            f"--exact: {checkpoint} was computed on {was}; this is {now}", f"resume where nothing differs: {changed}"
         )
-    if Contents.from_record(record["data"]) != run.contents:
+    if stored.data != run.contents:
         raise UserError(
             f"{checkpoint} was trained on other data than those of the run in {run.resume_point.source}",
             "give a checkpoint of that run",
         )
+    _check_run(run, stored, checkpoint)
     load_tensors(checkpoint, trained)
     run.training.batch_norm.reload()
     scaler = run.processes.accelerator.scaler
-    if scaler and record["scaler"]:
-        scaler.load_state_dict(record["scaler"])
-    return state, record
+    if scaler and stored.scaler:
+        scaler.load_state_dict(stored.scaler)
+    return stored
 
 
-def _cut_files(folder: Path, source: Path | None, checkpoint: Path | None, metrics_bytes: int) -> None:
-    """Restore the metrics and best weights that the run had at the checkpoint."""
+def _check_run(run: Run, stored: StoredState, checkpoint: Path) -> None:
+    """Check that a run of this config and plan can have been there, with all sums of its epoch."""
+    hint = "give another checkpoint, or remove this one"
+    config = decisive_values(run.config)
+    if different := next((name for name in config if stored.config.get(name) != config[name]), None):
+        was, now = shown(stored.config.get(different)), shown(config[different])
+        raise UserError(f"{checkpoint} is of another run: {flag(different)} {was} instead of {now}", hint)
+    position, plan, sums = stored.position, run.plan, run.training.updater.epoch_sums
+    began = position.epochs * plan.updates_per_epoch
+    in_epoch = position.epochs <= plan.epochs and began <= position.update <= began + plan.updates_per_epoch
+    has_epochs = not position.epochs or (position.best and position.last)
+    if not in_epoch or not has_epochs or len(position.epoch_sums) != len(sums.tensor):
+        raise UserError(
+            f"{checkpoint} is of no run of {plan.updates_per_epoch:,} updates per epoch: "
+            f"it holds update {position.update:,} after {position.epochs:,} epochs",
+            hint,
+        )
+
+
+def _cut_files(folder: Path, source: Path | None, checkpoint: Path | None, metrics_bytes: int) -> list[str]:
+    """Restore the metrics and best weights that the run had at the checkpoint; return what is lost, in sentences."""
     metrics = (source or folder) / METRICS
-    history = metrics.read_bytes()[:metrics_bytes] if metrics.exists() else b""
+    try:
+        history = read_regular(metrics, math.inf)[:metrics_bytes]
+    except FileNotFoundError:
+        history = b""
+    except OSError as error:
+        raise UserError(f"cannot read {metrics}: {error.strerror}", "remove it: only its records are lost") from None
+    missing = metrics_bytes - len(history)
+    if missing:
+        history = history[: history.rfind(b"\n") + 1]
     write_file(folder / METRICS, history)
     best = folder / WEIGHTS["best"]
     if checkpoint and (checkpoint / best.name).exists():
-        write_file(best, (checkpoint / best.name).read_bytes())
+        write_file(best, read_regular(checkpoint / best.name, math.inf))
     else:
-        with suppress(FileNotFoundError):
-            best.unlink()
+        best.unlink(missing_ok=True)
+    return [f"{metrics} lacks {missing:,} bytes that it had at {checkpoint}: their records are lost"] * bool(missing)

@@ -7,7 +7,7 @@ from typing import Any
 
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, read_description
-from accel_train.config.load import read_yaml
+from accel_train.config.load import read_config
 from accel_train.config.options import FREE_ON_RESUME, ResolvedConfig
 from accel_train.data.contents import Contents
 from accel_train.errors import UserError
@@ -98,6 +98,15 @@ def differences(
     return [(name, stored.get(name), now[name]) for name in sorted(compared) if stored.get(name) != now[name]]
 
 
+def decisive_values(config: ResolvedConfig) -> dict[str, Any]:
+    """Return the values that decide a run's result, as JSON: those of its checkpoints are equal.
+
+    Left out are those of the data, whose content a checkpoint holds, and those that a resumed run has found out.
+    """
+    found_later = {*_FOUND_LATER, *(["batch_size"] if config.auto_micro_batch else [])}
+    return config.model_dump(mode="json", exclude={_DATA, *found_later, *FREE_ON_RESUME})
+
+
 def _shown(value: Any) -> str:
     return "unset" if value is None else str(value)
 
@@ -129,5 +138,5 @@ def _named(path: Path, output: Path | None) -> ResumePoint:
 
 
 def _resuming(folder: Path, source: Path, checkpoint: Path | None) -> ResumePoint:
-    stored = read_yaml(source / CONFIG, set(ResolvedConfig.model_fields))
+    stored = read_config(source / CONFIG, ResolvedConfig).model_dump(mode="json")
     return ResumePoint(folder, source, checkpoint, stored, read_description(source).contents)

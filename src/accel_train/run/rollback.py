@@ -35,7 +35,7 @@ class Rollback:
             )
             raise UserError(f"{diverged.message}; {why}", diverged.hint)
         self._done.append(checkpoint)
-        restored, _ = restore(self._run, self._trained, checkpoint)
+        restored = restore(self._run, self._trained, checkpoint).position
         same_epoch = restored.epochs == state.epochs and self._run.processes.is_main
         sums = restored.epoch_sums if same_epoch else [0.0] * len(restored.epoch_sums)
         self._run.training.updater.epoch_sums.load(sums)

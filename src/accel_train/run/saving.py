@@ -15,6 +15,7 @@ from accel_train.config.durations import Interval
 from accel_train.distributed import process_group
 from accel_train.events import Saved
 from accel_train.run.build import Run
+from accel_train.run.resume_point import decisive_values
 from accel_train.training.state import TrainingState
 
 
@@ -76,11 +77,13 @@ class Saver:
             extra = {
                 "nonce": self._nonce,
                 "metrics_bytes": (self._folder / METRICS).stat().st_size if self._processes.is_main else 0,
+                "config": decisive_values(self._run.config),
                 "identity": self._run.identity,
                 "data": self._run.contents.as_record(),
                 "scaler": accelerator.scaler.state_dict() if accelerator.scaler else None,
             }
             self._checkpointer.save(state, extra)
+            process_group.exchange(self._processes.group, [0])  # others must not take a slow disk for a hung rank
 
     def export(self, which: str) -> None:
         """Collective: start to write the `last` or `best` weights, those of the EMA if there is one, as one file."""

@@ -21,6 +21,7 @@ from accel_train.run.rollback import Rollback
 from accel_train.run.saving import Saver, SaveSchedule
 from accel_train.run.stop_agreement import StopAgreement
 from accel_train.system.signals import StopSignals
+from accel_train.system.worker_signals import ended_workers_ignored
 from accel_train.training.loop import train as training_events
 from accel_train.training.nonfinite import Diverged
 from accel_train.training.out_of_memory import as_memory_error
@@ -93,14 +94,16 @@ class Session:
                 except Diverged as diverged:
                     if self._run.config.on_nan == "stop":
                         raise
-                    yield from self._saver.committed(wait=True)
+                    with self._signals.saving():
+                        yield from self._saver.committed(wait=True)
                     yield self._rollback(self._state, diverged)
                 except (RuntimeError, MemoryError) as error:
                     raise self._with_hint(error) from None
                 else:
                     return
         finally:
-            self._saver.close()
+            with self._signals.saving():
+                self._saver.close()
 
     def _with_hint(self, error: BaseException) -> BaseException:
         """Return an error with a hint if memory has run out, else the error itself."""
@@ -124,8 +127,9 @@ class Session:
                 self._saver.export("best")
             if isinstance(event, RunEnded):
                 self._signals.acknowledged()  # nothing is left to agree on: a signal must not cut the last save
-                self._saver.export("last")
-                yield from self._saver.committed(wait=True)
+                with ended_workers_ignored():
+                    self._saver.export("last")
+                    yield from self._saver.committed(wait=True)
             yield event  # before saving: what loggers write of it belongs to the checkpoint
             yield from self._between(event)
             if self._agreement.stop:
@@ -162,13 +166,15 @@ class Session:
         return self._agreement.interrupted()
 
     def _save(self) -> None:
-        self._saver.save(self._state)
+        with self._signals.saving():
+            self._saver.save(self._state)
         self._schedule.saved()
 
     def _stop(self) -> Iterator[Event]:
         assert self._agreement.stop
-        self._save()
-        yield from self._saver.committed(wait=True)
+        with ended_workers_ignored():
+            self._save()
+            yield from self._saver.committed(wait=True)
         yield Stopped(self._agreement.stop.name, self._state.update, self._agreement.stop.exit_code)
 
     def _check_replicas(self, update: int) -> None:

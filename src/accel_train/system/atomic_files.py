@@ -13,14 +13,18 @@ PARTIAL = ".tmp_"
 def write_file(path: Path, data: bytes) -> None:
     """Write a file atomically and durably: a kill or a power failure leaves the old content or the new."""
     partial = path.with_name(PARTIAL + path.name)
+    remove(partial)  # a link would be written through
     try:
-        partial.write_bytes(data)
+        with partial.open("xb") as file:
+            file.write(data)
         sync(partial)
         partial.replace(path)
         sync(path.parent)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # that of a write names no file
+            error.filename = str(path)
         raise
 
 
@@ -33,10 +37,15 @@ def clean(folder: Path, finished: str) -> None:
     """Remove unfinished files and folders of a killed process; `finished` is a pattern of the names they would get."""
     for path in folder.glob(f"{PARTIAL}*"):
         if is_partial(path.name, finished):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder or a link, but not what the link leads to; do nothing if there is nothing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from accel_train.errors import UserError
+from accel_train.system.regular_files import kind_of
 
 _WAIT_SECONDS = 3.0
 _POLL_SECONDS = 0.1
@@ -35,8 +36,9 @@ class FolderLock:
         try:
             while self._descriptor is None:
                 self._descriptor = self._open()
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"process {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
+            if os.fstat(self._descriptor).st_nlink == 1:  # else it is another's file too
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"process {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
         except OSError as error:
             raise UserError(
                 f"cannot lock {self._folder}: {error.strerror}", "give an --output on another file system"
@@ -45,6 +47,8 @@ class FolderLock:
     def _open(self) -> int | None:
         """Open and lock the file; return None if its last holder has removed it meanwhile."""
         path = self._folder / ".lock"
+        if (kind := kind_of(path)) not in (None, "a file"):
+            raise UserError(f"{path} is {kind}, not a lock", "remove it")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         if not _locked(descriptor):
             holder = os.pread(descriptor, 1000, 0).decode(errors="replace").strip() or "unknown process"

@@ -3,6 +3,8 @@
 import gc
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -28,6 +30,8 @@ def exit_at_once(code: int) -> NoReturn:
 
     Shutting down torch takes more than a second and may abort (2.14).
     """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would raise an error for each worker that ends
     for worker in multiprocessing.active_children():
         worker.terminate()  # a loader worker takes seconds to notice that its parent has ended
     os._exit(code)

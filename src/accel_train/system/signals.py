@@ -6,7 +6,8 @@ import select
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn, Self
 
@@ -28,10 +29,12 @@ ORPHANED = Reason("the death of its launcher", 128 + signal.SIGTERM)
 
 UNSAVED = 1
 """Exit code of a process that ends before it could save; that of a signal means that all is saved."""
-_TYPED = (signal.SIGINT, signal.SIGQUIT)
+TYPED = (signal.SIGINT, signal.SIGQUIT)
 """Signals that a user types at a terminal; a second one is impatience."""
 _LOOPS_TO_AGREE = 3
 """The running update, the next one, after which ranks may agree, and one more because their durations vary."""
+_ASLEEP_SECONDS = 5.0
+"""If the thread that listens did not run for this long, its process was suspended, which counts for no limit."""
 
 
 class StopSignals:
@@ -52,13 +55,12 @@ class StopSignals:
         launcher: int | None = None,
         poll_seconds: float = 0.5,
         agreement_seconds: float = 8.0,
-        orphan_seconds: float = 5.0,
     ) -> None:
         """Set the limits; nothing is installed before :meth:`listen`.
 
         `launcher` is the process whose death is a reason to stop. This process ends `agreement_seconds` after a
-        signal, later if updates are slow, unless all ranks have agreed to stop: a dead or hanging rank never answers.
-        One that is alone waits for nobody. All end `orphan_seconds` after their launcher in any case.
+        reason, later if updates are slow or a save is waited for, unless all ranks have agreed to stop: a dead or
+        hanging rank never answers. One that is alone waits for nobody.
         """
         self.reason: Reason | None = None
         """Why this process should stop; None while it should not."""
@@ -69,10 +71,10 @@ class StopSignals:
         self._launcher = launcher
         self._poll_seconds = poll_seconds
         self._agreement_seconds = agreement_seconds
-        self._orphan_seconds = orphan_seconds
         self._training = False
         self._agreed = False
-        self._deadline = math.inf
+        self._saving = False
+        self._since = math.inf
         self._alone = False
         self._typed = 0
 
@@ -102,14 +104,25 @@ class StopSignals:
         self._training = True
 
     def acknowledged(self) -> None:
-        """Record that all ranks have agreed to stop: saving has no time limit, unless the launcher dies."""
+        """Record that all ranks have agreed to stop: saving has no time limit."""
         self._agreed = True
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Suspend the time limit while all ranks wait for a save; one that hangs then is the watchdog's."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()  # set first: the thread may check the limit at once
+            self._saving = False
 
     def training_ended(self) -> None:
         """From now on, end this process at once: everything is saved."""
         self._training = False
 
     def _watch(self, pipe: int) -> None:
+        last = time.monotonic()
         while True:
             if select.select([pipe], [], [], self._poll_seconds)[0]:
                 numbers = os.read(pipe, 4096)
@@ -119,25 +132,33 @@ class StopSignals:
                     if number in SIGNALS:
                         self._receive(signal.Signals(number))
             if self._launcher not in (None, os.getppid()):
-                self._stop(ORPHANED, self._orphan_seconds)
-            if self.reason and time.monotonic() > self._deadline and (self.reason is ORPHANED or not self._agreed):
+                self._stop(ORPHANED)
+            now = time.monotonic()
+            if now - last > _ASLEEP_SECONDS:
+                self._since += now - last
+            last = now
+            unlimited = self._alone or self._agreed or self._saving
+            if self.reason and not unlimited and now - self._since > self._limit():
                 self._end(UNSAVED, f"rank {self._rank} ended by {self.reason.name} before it could save")
 
     def _receive(self, number: signal.Signals) -> None:
-        self._typed += self._training and number in _TYPED
+        self._typed += self._training and number in TYPED
         if self._typed > 1:
             said = f"ended by a second {number.name} before it could save" if self._rank == 0 else None
             self._end(SIGNALS[number].exit_code, said)
-        seconds = math.inf if self._alone else max(self._agreement_seconds, _LOOPS_TO_AGREE * self.loop_seconds)
-        self._stop(SIGNALS[number], seconds)
+        self._stop(SIGNALS[number])
 
-    def _stop(self, reason: Reason, seconds: float) -> None:
+    def _stop(self, reason: Reason) -> None:
         if not self._training:
             said = f"ended by {reason.name}, with nothing to save" if self._rank == 0 else None
             self._end(reason.exit_code, said)
         if self.reason is None:
-            self._deadline = time.monotonic() + seconds
+            self._since = time.monotonic()
             self.reason = reason  # set last: the loop may act on it at once
+
+    def _limit(self) -> float:
+        """Return the seconds that ranks have to agree."""
+        return max(self._agreement_seconds, _LOOPS_TO_AGREE * self.loop_seconds)
 
     def _end(self, exit_code: int, message: str | None) -> NoReturn:
         if message:

@@ -1,10 +1,12 @@
-"""Makes loader workers ignore signals that are meant for their parent, which needs them until the run is saved."""
+"""Signals of loader workers: they ignore those meant for their parent, which ignores their end once it stops."""
 
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 STOP_SIGNALS = tuple(
     signal.Signals[name]
@@ -34,6 +36,19 @@ def serve_parent(worker_id: int) -> None:
     parent = multiprocessing.parent_process()
     if parent and parent.pid and parent.pid != os.getppid():
         leave_to(parent.pid)
+
+
+@contextmanager
+def ended_workers_ignored() -> Iterator[None]:
+    """Ignore loader workers that end meanwhile: torch would raise an error, in the middle of the last save."""
+    if threading.current_thread() is not threading.main_thread():  # torch raises errors only there
+        yield
+        return
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
 
 
 def _exit_on_sigterm_of(parent: int) -> None:

@@ -6,6 +6,7 @@ import psutil
 import torch
 
 from accel_train.errors import LocalError
+from accel_train.system.os_errors import address_space_limit, format_bytes
 
 _UNITS = {"bytes": 1} | {f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGTPE", start=1)}
 _OUT_OF_MEMORY = re.compile(
@@ -30,10 +31,12 @@ def as_memory_error(
     on_gpu = torch.cuda.is_initialized() and (isinstance(error, torch.OutOfMemoryError) or "CU" in text)  # type: ignore[no-untyped-call]
     free = torch.cuda.mem_get_info()[0] if on_gpu else psutil.virtual_memory().available
     found = _NEEDED.search(text)
-    needed = f"{_size(float(found[1]) * _UNITS[found[2]])} needed" if found else "more needed"
+    needed = f"{format_bytes(float(found[1]) * _UNITS[found[2]])} needed" if found else "more needed"
     place = "GPU memory" if on_gpu else "memory"
+    limit = None if on_gpu else address_space_limit()
+    limited = f", but {limit}" if limit else ""
     return LocalError(
-        f"rank {rank} is out of {place} with --batch-size {batch_size}: {needed}, {_size(free)} free",
+        f"rank {rank} is out of {place} with --batch-size {batch_size}: {needed}, {format_bytes(free)} free{limited}",
         _remedy(batch_size, global_batch, processes),
     )
 
@@ -61,8 +64,3 @@ def _remedy(batch_size: int, global_batch: int, processes: int) -> str:
         f"--global-batch-size {global_batch} --batch-size {size} (= --batch-size {size} --accumulate {accumulate}) "
         "keeps the global batch; only BatchNorm and dropout give other results"
     )
-
-
-def _size(count: float) -> str:
-    """Format bytes as MiB or GiB."""
-    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"

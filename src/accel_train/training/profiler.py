@@ -16,6 +16,7 @@ from accel_train.distributed import process_group
 from accel_train.distributed.environment import launched_rank
 from accel_train.errors import UserError
 from accel_train.events import Event, Notice, PhaseTimes, Profiled, UpdateDone
+from accel_train.system.atomic_files import remove
 from accel_train.training.phase_times import Interval, phase_times
 from accel_train.training.timing import Timing, no_span
 
@@ -91,7 +92,9 @@ def _until_updates(events: Iterator[Event], updates: int) -> Iterator[Event]:
 def _summary(profiler: profile, update: int, group: Any, device: torch.device, folder: Path) -> Profiled:
     """Collective: write this process's trace and return the times of all processes."""
     folder.mkdir(parents=True, exist_ok=True)
-    profiler.export_chrome_trace(str(folder / f"rank_{launched_rank()}.json.gz"))
+    trace = folder / f"rank_{launched_rank()}.json.gz"
+    remove(trace)  # torch would write to what a link leads to
+    profiler.export_chrome_trace(str(trace))
     times = _times(profiler, device)
     everyones = process_group.exchange(group, [round(times[name]) for name in _ORDER])
     ranks = tuple(PhaseTimes(*(us / 1000 / _RECORDED for us in each)) for each in everyones)

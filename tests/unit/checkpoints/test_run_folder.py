@@ -31,6 +31,7 @@ from accel_train.errors import UserError
 DESCRIBED = description(classes=("Äpfel", "猫"))
 
 
+SPLIT = {"images": 2, "counts": [1, 1], "fingerprint": None}
 FILES = {"train": {"猫/1.jpg": 5, "a\nb/\udcff.png": 0}, "val": {}}
 
 
@@ -177,25 +178,36 @@ def test_damaged_description_is_reported(tmp_path: Path, content: bytes) -> None
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
     assert caught.value.message.startswith(f"{tmp_path / DESCRIPTION} is damaged: ")
-    assert caught.value.hint == "give the folder of another run"
+    assert caught.value.hint == "give the folder of another run, or use the version of accel_train that wrote it"
 
 
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("image_size", "8", "image_size is '8'"),
-        ("image_size", True, "image_size is True"),
-        ("channels", 0, "channels is 0"),
-        ("data_size", 2.5, "data_size is 2.5"),
-        ("data_channels", 3, "mean and std have 1 and 1 values"),
-        ("std", [0.0], "std contains 0.0"),
-        ("std", [-1.0], "std contains -1.0"),
-        ("std", ["x"], "std contains 'x'"),
-        ("std", [math.nan], "std contains nan"),
-        ("mean", [math.inf], "mean contains inf"),
-        ("mean", [0.1, 0.2], "mean and std have 2 and 1 values"),
-        ("model", 3, "model is 3 and classes are ('Äpfel', '猫')"),
-        ("classes", ["a", 3], "model is 'mlp' and classes are ('a', 3)"),
+        ("image_size", "8", "image_size is '8': input should be a valid integer"),
+        ("image_size", True, "image_size is True: input should be a valid integer"),
+        ("image_size", 2**17, "image_size is 131072: input should be less than or equal to 65536"),
+        ("channels", 0, "channels is 0: input should be greater than or equal to 1"),
+        ("data_size", 2.5, "data_size is 2.5: input should be a valid integer"),
+        ("data_channels", 3, "mean and std have 1 and 1 values for 3 channels"),
+        ("std", [0.0], "std.0 is 0.0: input should be greater than 0"),
+        ("std", [-1.0], "std.0 is -1.0: input should be greater than 0"),
+        ("std", ["x"], "std.0 is 'x': input should be a valid number"),
+        ("std", [math.nan], "std.0 is nan: input should be a finite number"),
+        ("mean", [math.inf], "mean.0 is inf: input should be a finite number"),
+        ("mean", [10**400], "mean.0 is a number of 1,329 bits: input should be a valid number"),
+        ("mean", [0.1, 0.2], "mean and std have 2 and 1 values for 1 channels"),
+        ("model", 3, "model is 3: input should be a valid string"),
+        ("classes", ["a", 3], "classes.1 is 3: input should be a valid string"),
+        ("classes", "ab", "classes is 'ab': input should be a valid tuple"),
+        ("classes", {"a": 1, "b": 1}, "classes is {'a': 1, 'b': 1}: input should be a valid tuple"),
+        ("matches", None, "matches is None: input should be a valid tuple"),
+        ("more\x1b", 1, "more\\x1b is unknown"),
+        ("splits", {}, "the splits are none instead of train and val"),
+        ("splits", {"../x": SPLIT}, "the splits are '../x' instead of train and val"),
+        ("splits", {"train": SPLIT, "val": SPLIT | {"counts": [3, -1]}}, "splits.val.counts.1 is -1: input should be "),
+        ("splits", {"train": SPLIT, "val": SPLIT | {"counts": [3]}}, "the counts of val are not those of 2 images in "),
+        ("splits", {"train": SPLIT, "val": {"images": 2}}, "splits.val.counts is missing"),
     ],
 )
 def test_value_that_cannot_be_right_is_reported(tmp_path: Path, field: str, value: Any, problem: str) -> None:
@@ -204,7 +216,24 @@ def test_value_that_cannot_be_right_is_reported(tmp_path: Path, field: str, valu
     (tmp_path / DESCRIPTION).write_text(json.dumps(record | {field: value}))
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
-    assert caught.value.message == f"{tmp_path / DESCRIPTION} is damaged: {problem}"
+    assert caught.value.message.startswith(f"{tmp_path / DESCRIPTION} is damaged: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b'{"format": 2, "model": 1' + b"0" * 5000 + b"}", "Exceeds the limit"),
+        (b'{"format": 2, "model": "mlp", "model": "cnn"}', "the key 'model' is there twice"),
+        (b'{"format": true}', "has format True, this version reads 2"),
+    ],
+    ids=["deep", "digits", "twice", "format"],
+)
+def test_json_that_breaks_a_parser_is_reported(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / DESCRIPTION).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read_description(tmp_path)
+    assert problem in caught.value.message
 
 
 def test_list_of_files_survives_write_and_read(tmp_path: Path) -> None:
@@ -212,11 +241,59 @@ def test_list_of_files_survives_write_and_read(tmp_path: Path) -> None:
     assert read_files(tmp_path) == FILES
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}", b"\x1f\x8b\x08", gzip.compress(b"{")])
-def test_missing_or_damaged_list_of_files_is_none(tmp_path: Path, content: bytes | None) -> None:
-    if content is not None:
-        (tmp_path / DATA_FILES).write_bytes(content)
+def test_missing_list_of_files_is_none(tmp_path: Path) -> None:
     assert read_files(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is damaged: its end is missing"),
+        (b"{}", "is damaged: Error -3 while decompressing data: incorrect header check"),
+        (gzip.compress(b"{}")[:-5], "is damaged: its end is missing"),
+        (gzip.compress(b"{"), "is damaged: Expecting property name"),
+        (gzip.compress(b"[]"), "is damaged: it is []: input should be a dictionary"),
+        (gzip.compress(b'{"train": {}}'), "is damaged: val is missing"),
+        (gzip.compress(b'{"train": {}, "val": {}, "../x": {}}'), "is damaged: ../x is unknown"),
+        (gzip.compress(b'{"train": {"a": -1}}'), "is damaged: train.a is -1: input should be greater than"),
+        (gzip.compress(bytes(2**24)), "is damaged: it has more than 2,6"),
+    ],
+)
+def test_damaged_list_of_files_is_reported(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / DATA_FILES).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read_files(tmp_path)
+    assert caught.value.message.startswith(f"{tmp_path / DATA_FILES} {problem}")
+    assert caught.value.hint == "remove it: it only tells which files of the data have changed since"
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, DATA_FILES])
+@pytest.mark.timeout(10)
+def test_file_that_never_ends_is_not_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    read = read_description if name == DESCRIPTION else read_files
+    with pytest.raises(UserError, match="it is a FIFO"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "log", "profile", ".lock", "config.yaml", "model.safetensors"])
+def test_destination_with_a_link_or_of_the_wrong_kind_is_rejected(tmp_path: Path, name: str) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    run.mkdir()
+    other.mkdir()
+    is_folder = name in ("checkpoints", "log", "profile")
+    ours = "a folder" if is_folder else "a file"
+    (run / name).symlink_to(other)
+    assert refusal(run) == (
+        f"{run / name} is a link, not {ours} of a run",
+        "remove it, or give another --output; only that folder itself may be a link",
+    )
+    (run / name).unlink()
+    (run / name).touch() if is_folder else (run / name).mkdir()
+    kind = "a file" if is_folder else "a folder"
+    assert refusal(run)[0] == f"{run / name} is {kind}, not {ours} of a run"
+    (tmp_path / "link").symlink_to(other)
+    assert check_destination(tmp_path / "link") == tmp_path / "link"
 
 
 def test_description_of_another_version_is_not_read(tmp_path: Path) -> None:
@@ -224,7 +301,7 @@ def test_description_of_another_version_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
     assert caught.value.message == f"{tmp_path / DESCRIPTION} has format 3, this version reads 2"
-    assert caught.value.hint == "use the version of accel_train that wrote it"
+    assert caught.value.hint == "give the folder of another run, or use the version of accel_train that wrote it"
 
 
 def test_folder_without_run_is_reported(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A checkpoint is committed, verified, found and pruned; damage is noticed."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,52 @@ def test_unreadable_file_is_a_problem(saved: Path) -> None:
     loop.unlink()
     loop.symlink_to("state.json")
     assert problem(saved / "update_000200") == "state.json: Too many levels of symbolic links"
+
+
+@pytest.mark.timeout(10)
+def test_file_that_never_ends_is_a_problem(saved: Path) -> None:
+    for name in ("MANIFEST.json", "state.json"):
+        (saved / "update_000200" / name).unlink()
+        os.mkfifo(saved / "update_000200" / name)
+        assert problem(saved / "update_000200") == f"{name}: it is a FIFO"
+        (saved / "update_000200" / name).unlink()
+        shutil.copy(saved / "update_000100" / name, saved / "update_000200" / name)
+    with (saved / "update_000200/tensors/a.safetensors").open("wb") as file:
+        file.truncate(2**42)  # sparse; to hash it would take an hour
+    assert problem(saved / "update_000200") == "tensors/a.safetensors has 4398046511104 bytes instead of 200"
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"state.json": 5}, "is damaged: files.state.json is 5"),
+        ({"state.json": {"sha256": "aa", "bytes": 1}}, "is damaged: files.state.json.sha256 is 'aa'"),
+        ({"state.json": {"sha256": "a" * 64, "bytes": -1}}, "is damaged: files.state.json.bytes is -1"),
+        ({"state.json": {"sha256": "a" * 64}}, "is damaged: files.state.json.bytes is missing"),
+        ({"../../x": {"sha256": "a" * 64, "bytes": 1}}, "MANIFEST.json"),
+    ],
+)
+def test_manifest_with_a_value_that_cannot_be_right_is_a_problem(saved: Path, files: object, reason: str) -> None:
+    (saved / "update_000200/MANIFEST.json").write_text(json.dumps({"format": 1, "files": files}))
+    assert reason in str(problem(saved / "update_000200"))
+
+
+def test_checkpoint_that_is_a_link_is_replaced_and_its_target_kept(saved: Path, tmp_path: Path) -> None:
+    elsewhere = (saved / "update_000200").rename(tmp_path / "elsewhere")
+    for update in (200, 300):
+        (saved / f"update_{update:06d}").symlink_to(elsewhere)
+    (saved / "update_000400").symlink_to(tmp_path / "nothing")
+    (saved / "set_aside_update_000300").symlink_to(elsewhere)
+    assert newest_valid(saved) == (
+        saved / "update_000100",
+        [f"checkpoint update_{update:06d} is damaged (it is a link)" for update in (300, 200)],
+    )
+    for update in (200, 400):
+        assert not save(saved, update).is_symlink()
+    set_aside_newer(saved, saved / "update_000200")
+    prune(saved, 1, set())
+    assert names(saved) == ["set_aside_update_000300", "set_aside_update_000400", "update_000200"]
+    assert names(elsewhere) == ["MANIFEST.json", "state.json", "tensors"]
 
 
 def test_newest_checkpoint_has_the_highest_update(tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from accel_train.config.import_string import call_function, import_object, is_function_name
+from accel_train.checkpoints import run_folder
+from accel_train.config import import_string
+from accel_train.config.import_string import (
+    call_function,
+    check_code_in_file,
+    import_object,
+    is_function_name,
+    run_around,
+)
 from accel_train.errors import UserError
 
 MODULE = """
@@ -136,3 +144,86 @@ def test_current_directory_keeps_the_position_that_the_user_gave_it(
     before = list(sys.path)
     call_function("mine.nets:none_of_it", "--model")
     assert sys.path == before
+
+
+def make_run(folder: Path) -> Path:
+    """Make a folder that looks like that of a run, with a module in it."""
+    (folder / "log").mkdir(parents=True)
+    for name in ("config.yaml", "config.json"):
+        (folder / name).touch()
+    for place in ("evil.py", "log/evil.py"):
+        (folder / place).write_text("from pathlib import Path\nPath('imported').touch()\ndef build(): return 'evil'")
+    return folder
+
+
+def test_files_by_which_a_run_is_recognized_are_those_that_it_writes() -> None:
+    written = {run_folder.DESCRIPTION, run_folder.DATA_FILES, run_folder.METRICS, run_folder.LOCK}
+    assert set(import_string._BESIDE) == written | set(run_folder.WEIGHTS.values())
+    assert import_string._CONFIG == run_folder.CONFIG
+
+
+def test_run_is_found_around_a_path_and_through_links(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs/a")
+    assert run_around(run) == run_around(run / "log/evil.py") == run_around(run / "not/there") == run
+    assert run_around(Path("runs/a/../a/log")) == run
+    (tmp_path / "link").symlink_to(run / "log")
+    assert run_around(tmp_path / "link/evil.py") == run
+    for other in (tmp_path / "mine/nets.py", tmp_path / "runs", tmp_path):
+        assert run_around(other) is None
+
+
+def test_folder_with_a_config_alone_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
+    assert run_around(tmp_path / "mine") is None
+    (tmp_path / "checkpoints").mkdir()
+    assert run_around(tmp_path / "mine") is None
+    (tmp_path / "model.safetensors").symlink_to("nothing")
+    assert run_around(tmp_path / "mine") == tmp_path
+
+
+@pytest.mark.parametrize("package", ["", "__init__.py"], ids=["namespace", "package"])
+def test_nothing_is_imported_from_a_run(tmp_path: Path, package: str) -> None:
+    run = make_run(tmp_path / "runs/bad")
+    if package:
+        for folder in (run, run / "log"):
+            (folder / package).write_text((run / "evil.py").read_text())
+    message, hint = refusal("runs.bad.log.evil:build")
+    assert message == f"--model runs.bad.log.evil:build: runs.bad is in {run}, the folder of a run"
+    assert hint == "nothing is imported from there: if you know and trust it, copy it elsewhere"
+    (tmp_path / "link").symlink_to(run / "log")
+    assert "link is in" in refusal("link.evil:build")[0]
+    assert not (tmp_path / "imported").exists()
+
+
+def test_current_directory_in_a_run_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "runs/bad")
+    monkeypatch.chdir(run / "log")
+    (run / "log/pluggy.py").write_text((run / "evil.py").read_text())
+    assert refusal("evil:build") == (
+        "--model evil:build: No module named 'evil'",
+        f"nothing is imported from {run}, the folder of a run: change to another directory",
+    )
+    assert str(run / "log") not in sys.path
+    monkeypatch.setattr(sys, "path", [str(run / "log"), *sys.path])  # as `python -m` does
+    assert f"evil is in {run}, the folder of a run" in refusal("evil:build")[0]
+    assert not (run / "log/imported").exists()
+
+
+def test_module_without_a_file_is_not_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_run(tmp_path / "runs/bad"))
+    assert refusal("builtins:dict") == (
+        "--model builtins:dict: no signature found for builtin type <class 'dict'>",
+        "name a function that is written in Python",
+    )
+    assert "has no attribute" in refusal("__main__:missing")[0]
+
+
+@pytest.mark.parametrize(("name", "value"), [("model", "mine.nets:some"), ("data", "mine.nets:some")])
+def test_config_file_of_a_run_names_no_code(tmp_path: Path, name: str, value: str) -> None:
+    file = make_run(tmp_path / "runs/bad") / "config.yaml"
+    with pytest.raises(UserError) as caught:
+        check_code_in_file(file, {"lr": 0.1, name: value})
+    assert caught.value.message == f"{file} names code of its own: {name} {value}"
+    assert caught.value.hint == f"if you know and trust it, add --{name} {value}"
+    check_code_in_file(file, {name: "cnn", "init_from": "a:b", "model" if name == "data" else "data": None})
+    check_code_in_file(tmp_path / "mine.yaml", {name: value})

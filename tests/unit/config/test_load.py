@@ -1,13 +1,14 @@
 """Configs are read from YAML and options; errors name the file, the key and the value."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accel_train.config.fields import help_of
-from accel_train.config.load import make_config, read_yaml
-from accel_train.config.options import EvaluateConfig, TrainConfig
+from accel_train.config.load import make_config, read_config, read_yaml
+from accel_train.config.options import EvaluateConfig, ResolvedConfig, TrainConfig
 from accel_train.errors import UserError
 
 FIELDS = set(TrainConfig.model_fields)
@@ -74,6 +75,13 @@ def test_unknown_key_is_refused_with_its_file_and_a_similar_key(tmp_path: Path, 
         (b"lr: [1, 2\n", "is not YAML"),
         (b"lr: \xff\xfe\n", "is not YAML"),
         (b"lr: 2024-13-45\n", "is not YAML"),
+        (b"lr: !!python/object/apply:os.system [ls]\n", "is not YAML: could not determine a constructor"),
+        (b"lr: 1\nseed: 2\nlr: 3\n", "is not YAML: 'lr' is there twice"),
+        (b"lr: {a: 1}\n", "is not YAML: 'lr' is neither a value nor a list of values"),
+        (b"milestones: [[1], 2]\n", "is not YAML: 'milestones' is neither a value nor a list of values"),
+        (b"? [a, b]\n: 1\n", "is not YAML: "),
+        (b"lr: " + b"[" * 20_000, "is not YAML: "),
+        (b"lr: " + b"1" * 9000, "is not YAML: Exceeds the limit"),
         (b"- lr\n", "has no `key: value` pairs"),
         (b"lr\n", "has no `key: value` pairs"),
     ],
@@ -85,6 +93,53 @@ def test_file_that_is_not_a_mapping_is_refused(tmp_path: Path, content: bytes, r
         read_yaml(path, FIELDS)
     assert caught.value.message.startswith(f"{path} {reason}")
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("first", "item"),
+    [("a0: &a0 [x, x]", "a{0}: &a{0} [*a{1}, *a{1}]"), ("a0: &a0 {k: 1}", "a{0}: &a{0} {{<<: [*a{1}, *a{1}]}}")],
+    ids=["alias", "merge"],
+)
+def test_small_file_that_becomes_endless_is_refused(tmp_path: Path, first: str, item: str) -> None:
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join([first, *(item.format(n, n - 1) for n in range(1, 60)), "lr: *a59"]))
+    with pytest.raises(UserError, match="is neither a value nor a list of values"):
+        read_yaml(path, FIELDS)
+
+
+@pytest.mark.timeout(10)
+def test_file_that_never_ends_or_is_too_large_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.yaml")
+    (tmp_path / "large.yaml").write_bytes(b"#" * 70_000)
+    for name, reason in (("fifo.yaml", "it is a FIFO"), ("large.yaml", "it has 70,000 bytes, more than 65,536")):
+        with pytest.raises(UserError) as caught:
+            read_yaml(tmp_path / name, FIELDS)
+        assert caught.value.message == f"cannot read {tmp_path / name}: {reason}"
+
+
+@pytest.mark.parametrize("text", ["lr: 0x" + "f" * 5000, "lr: " + "x" * 5000, "batch_size: [" + "1, " * 5000 + "1]"])
+def test_long_value_is_shortened(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        from_file(tmp_path / "c.yaml", text)
+    assert len(caught.value.message) < 500
+
+
+def test_stored_config_is_checked_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("epochs: 3\nbatch_size: 8\n")
+    assert read_config(path, TrainConfig) == TrainConfig(epochs=3, batch_size=8)
+    for text, message in (
+        ("batch_size: 0", f"--batch-size 0 in {path}: input should be greater than 0"),
+        ("schedule: step", f"--schedule step has no milestones (in {path})"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError) as caught:
+            read_config(path, TrainConfig)
+        assert caught.value.message == message
+    path.write_text("epochs: 3")
+    with pytest.raises(UserError, match=f"--augment is missing in {path}"):
+        read_config(path, ResolvedConfig)
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:

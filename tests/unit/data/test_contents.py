@@ -12,14 +12,17 @@ from accel_train.data.contents import (
     Contents,
     SplitContents,
     changes,
+    consistent,
     contents_of,
     files_of,
     first_difference,
     split_contents,
 )
 from accel_train.data.open import open_data
-from accel_train.data.sources.base import Subset
+from accel_train.data.sources.base import DataSet, Subset
 from accel_train.data.sources.memory import MemorySource
+from accel_train.errors import UserError
+from accel_train.system.records import checked
 
 BEFORE = Contents(("cat", "dog"), {"train": SplitContents(5, (3, 2), "t1"), "val": SplitContents(2, (1, 1), "v1")})
 FILES = {
@@ -44,11 +47,51 @@ def memory(pixel: int = 0, label: int = 0) -> MemorySource:
     return MemorySource(("a", "b"), images, torch.tensor([0, 1, label]))
 
 
+def test_classes_of_a_users_source_may_be_numbers() -> None:
+    images = torch.zeros(2, 1, 3, 3, dtype=torch.uint8)
+    source = MemorySource((0, 1), images, torch.tensor([0, 1]))  # type: ignore[arg-type]
+    contents = contents_of(DataSet("user", "", source, source, (0.0,), (1.0,)))
+    assert contents.classes == ("0", "1")
+    assert checked(contents.as_record(), Contents) == contents
+
+
+@dataclass(frozen=True)
+class Miscounted:
+    counts: tuple[int, ...]
+    classes = ("a", "b")
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (3,), (1, 1, 1)])
+def test_users_source_that_counts_wrongly_is_refused(counts: tuple[int, ...]) -> None:
+    with pytest.raises(UserError) as caught:
+        split_contents(Miscounted(counts))  # type: ignore[arg-type]
+    assert caught.value.message.startswith("the counts of 3 images in 2 classes are (")
+    assert caught.value.hint == "let `counts` be the number of images of each class"
+    assert split_contents(Miscounted((1, 2))).counts == (1, 2)  # type: ignore[arg-type]
+
+
 def test_contents_survive_as_a_record() -> None:
-    unknown = replace(BEFORE, splits={"val": SplitContents(2, None, None)})
+    unknown = replace(BEFORE, splits=dict.fromkeys(("train", "val"), SplitContents(2, None, None)))
     for contents in (BEFORE, unknown, replace(BEFORE, classes=("\udcff", "猫"))):
-        assert Contents.from_record(contents.as_record()) == contents
-        assert Contents.from_record(contents.as_record()).digest == contents.digest
+        read = checked(contents.as_record(), Contents)
+        assert read == contents
+        assert consistent(read).digest == contents.digest
+
+
+@pytest.mark.parametrize(
+    ("splits", "problem"),
+    [
+        ({"val": SplitContents(2, None, None)}, "the splits are 'val' instead of train and val"),
+        ({**BEFORE.splits, "val": SplitContents(2, (1,), None)}, "the counts of val are not those of 2 images"),
+        ({**BEFORE.splits, "val": SplitContents(3, (1, 1), None)}, "the counts of val are not those of 3 images"),
+    ],
+)
+def test_contents_that_contradict_themselves_are_rejected(splits: dict[str, SplitContents], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        consistent(Contents(BEFORE.classes, splits))
 
 
 @pytest.mark.parametrize(

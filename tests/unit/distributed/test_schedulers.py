@@ -19,7 +19,6 @@ PLACE = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": 
 JOINED = {
     **PLACE,
     **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "10920"},
-    **{"GLOO_SOCKET_IFNAME": "lo", "ACCEL_TRAIN_LAUNCHER_SET": "GLOO_SOCKET_IFNAME"},
     **{"ACCEL_TRAIN_JOB_LAUNCHER": "srun", "ACCEL_TRAIN_JOB_ID": "7.3", "ACCEL_TRAIN_JOB_CPUS": "8"},
 }
 
@@ -51,15 +50,12 @@ def test_joining_twice_changes_nothing() -> None:
     [
         {"MASTER_PORT": "29511"},
         {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29511"},
-        {"GLOO_SOCKET_IFNAME": "eth0"},
         {"WORLD_SIZE": "2", "MASTER_ADDR": "n1"},  # as many batch scripts export them
         {"LOCAL_RANK": "1"},
     ],
 )
 def test_variables_of_the_user_win(given: dict[str, str]) -> None:
     expected = {name: value for name, value in JOINED.items() if name not in given}
-    if "GLOO_SOCKET_IFNAME" in given:
-        del expected["ACCEL_TRAIN_LAUNCHER_SET"]
     assert added(SRUN | given) == expected
 
 

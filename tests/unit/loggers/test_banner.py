@@ -104,6 +104,12 @@ def test_shows_obeyed_variables_of_the_environment() -> None:
     assert "environment" not in dict(banner_rows(started()))
 
 
+def test_shows_identity_of_an_exact_run() -> None:
+    rows = banner_rows(started(exact=True))
+    assert ("identity", "device cpu, CPU AMD EPYC, threads 1") in rows
+    assert "identity" not in dict(banner_rows(started()))
+
+
 @pytest.mark.parametrize(
     ("change", "hints"),
     [

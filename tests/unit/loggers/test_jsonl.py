@@ -1,9 +1,12 @@
 """Records for programs."""
 
+import errno
 import io
 import json
 import math
+import os
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from helpers.run_events import ENDED, STARTED, epoch_end, run_events
@@ -34,3 +37,17 @@ def test_non_finite_numbers_are_null(value: float) -> None:
     stream = io.StringIO()
     JsonLines(stream, KINDS)(replace(epoch_end(1), val_loss=value))
     assert json.loads(stream.getvalue(), parse_constant=pytest.fail)["val_loss"] is None
+
+
+class Full(io.StringIO):
+    """A file on a full disk."""
+
+    name = "run/metrics.jsonl"
+
+    def write(self, text: str) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_error_of_a_write_names_the_file() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: 'run/metrics.jsonl'"):
+        JsonLines(Full(), KINDS)(STARTED)

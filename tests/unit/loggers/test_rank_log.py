@@ -1,14 +1,19 @@
 """The log file of each process, and its lines on stderr."""
 
+import errno
 import io
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from helpers.run_events import run_events, started
 
+from accel_train.errors import LocalError
+from accel_train.loggers import rank_log
 from accel_train.loggers.rank_log import RankLogger, start_logging
 
 
@@ -92,3 +97,68 @@ def test_warnings_and_library_records_are_logged(run_folder: Path, capsys: pytes
     assert lines[0].endswith("UserWarning: careful")
     assert lines[-1] == "warning: odd"
     assert capsys.readouterr().err == log.read_text()
+
+
+class Full(io.StringIO):
+    """A stream on a full disk, once it has taken a line."""
+
+    def write(self, text: str) -> int:
+        if self.getvalue():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(text)
+
+
+def test_full_log_is_dropped_with_one_line(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Full()
+    monkeypatch.setattr(rank_log, "open_to_append", lambda path: log)
+    path = start(run_folder, rank=0)
+    for number in range(3):
+        logging.getLogger("accel_train").info("line %d", number)
+    assert log.getvalue() == "line 0\n"
+    told = f"warning: {path} is closed, the run continues: No space left on device"
+    assert capsys.readouterr().err.splitlines() == ["line 0", told, "line 1", "line 2"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_log_that_cannot_be_made_on_a_full_disk_is_dropped(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(path: Path) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(rank_log, "open_to_append", fail)
+    path = start(run_folder, rank=0)
+    logging.getLogger("accel_train").info("line")
+    told = f"warning: {path} is closed, the run continues: {os.strerror(number)}"
+    assert capsys.readouterr().err.splitlines() == [told, "line"]
+
+
+def test_log_that_cannot_be_made_for_another_reason_ends_the_run(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(rank_log, "open_to_append", fail)
+    with pytest.raises(OSError, match="Read-only file system"):
+        start(run_folder, rank=0)
+
+
+def test_log_is_not_written_through_a_link(run_folder: Path) -> None:
+    victim = run_folder / "victim"
+    victim.write_text("mine")
+    (run_folder / "log").mkdir()
+    (run_folder / "log" / "rank_0.log").symlink_to(victim)
+    with pytest.raises(LocalError) as raised:
+        start(run_folder, rank=0)
+    assert raised.value.message == f"{run_folder / 'log' / 'rank_0.log'} is a link"
+    assert victim.read_text() == "mine"
+
+
+def test_log_that_is_a_fifo_is_refused(run_folder: Path) -> None:
+    (run_folder / "log").mkdir()
+    os.mkfifo(run_folder / "log" / "rank_0.log")
+    with pytest.raises(LocalError, match="is a FIFO"):
+        start(run_folder, rank=0)

@@ -1,5 +1,6 @@
 """The resume point is found from files, and a run is the same if fields that change its result are equal."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from accel_train.checkpoints import store
 from accel_train.checkpoints.run_folder import config_text, write
 from accel_train.config.options import PLACEMENT, ResolvedConfig
 from accel_train.errors import UserError
-from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
+from accel_train.run.resume_point import ResumePoint, decisive_values, differences, find_resume_point, same_run
 
 CONFIG = ResolvedConfig(
     model="mlp",
@@ -109,6 +110,31 @@ def test_batch_size_that_a_search_found_is_kept() -> None:
     before = stored(auto_micro_batch=True, batch_size=2)
     assert differences(searching, before) == []
     assert same_run(searching, None, before, Path("runs/a")).batch_size == 2
+
+
+def test_checkpoints_store_the_values_that_decide_the_result() -> None:
+    values = decisive_values(CONFIG)
+    assert (values["lr"], values["seed"], values["batch_size"]) == (0.1, 0, 8)
+    assert values.keys().isdisjoint({"epochs", "output", "workers", "data", "image_size", "global_batch_size"})
+    resumed = same_run(CONFIG, 9, stored(), Path("runs/a"))
+    assert json.loads(json.dumps(decisive_values(resumed))) == values
+    searching = CONFIG.model_copy(update={"auto_micro_batch": True})
+    assert "batch_size" not in decisive_values(searching)
+
+
+def test_stored_config_that_cannot_be_right_is_refused_by_its_file() -> None:
+    folder = make_run(Path("run"), 3)
+    text = (folder / "config.yaml").read_text()
+    for old, new, message in (
+        ("epochs: 3", "epochs: -3", "--epochs -3 in run/config.yaml: input should be greater than 0"),
+        ("epochs: 3", "", "--epochs is missing in run/config.yaml"),
+        ("batch_size: 8", "batch_size: [8]", "--batch-size [8] in run/config.yaml: input should be a valid integer"),
+        ("epochs: 3", "epochs: 1" + "0" * 30, "run/config.yaml: input should be less than or equal to"),
+    ):
+        (folder / "config.yaml").write_text(text.replace(f"\n{old} ", f"\n{new} "))
+        with pytest.raises(UserError) as refused:
+            find(folder)
+        assert message in refused.value.message
 
 
 @pytest.mark.parametrize(("asked", "then"), [(None, 3), (3, 3), (9, 9)])

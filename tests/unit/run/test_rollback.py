@@ -35,9 +35,9 @@ class Rolled:
         monkeypatch.setattr(module, "restore", self.restore)
         self.rollback = Rollback(run, trained=None)  # type: ignore[arg-type]
 
-    def restore(self, run: Any, trained: Any, checkpoint: Path) -> tuple[TrainingState, dict[str, Any]]:
+    def restore(self, run: Any, trained: Any, checkpoint: Path) -> SimpleNamespace:
         self.restored.append(checkpoint)
-        return STORED, {}
+        return SimpleNamespace(position=STORED)
 
 
 def test_updates_since_the_checkpoint_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

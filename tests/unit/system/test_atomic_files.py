@@ -1,11 +1,12 @@
 """Files are synced before they are renamed, and unfinished ones are removed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers.file_faults import names, recorded_operations
 
-from accel_train.system.atomic_files import clean, write_file
+from accel_train.system.atomic_files import clean, remove, write_file
 
 
 def test_file_is_synced_before_its_rename_and_its_folder_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,4 +42,36 @@ def test_clean_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "run/.tmp_a.json").symlink_to(tmp_path / "precious")
     clean(tmp_path / "run", r"a\.json")
     assert names(tmp_path / "run") == []
+    assert names(tmp_path / "precious") == ["file"]
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_file_is_not_written_through_a_link(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "run").mkdir()
+    for name in (".tmp_a.json", "a.json"):
+        link(tmp_path / "run" / name, precious)
+    write_file(tmp_path / "run/a.json", b"{}")
+    assert precious.read_text() == "mine"
+    assert names(tmp_path / "run") == ["a.json"]
+    assert not (tmp_path / "run/a.json").is_symlink()
+    assert (tmp_path / "run/a.json").read_bytes() == b"{}"
+
+
+def test_folder_of_an_unfinished_name_gives_way(tmp_path: Path) -> None:
+    (tmp_path / ".tmp_a.json/below").mkdir(parents=True)
+    write_file(tmp_path / "a.json", b"{}")
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_remove_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").touch()
+    for name in ("link", "folder/link"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(tmp_path / "precious")
+    for name in ("link", "folder", "nothing"):
+        remove(tmp_path / name)
+    assert names(tmp_path) == ["precious"]
     assert names(tmp_path / "precious") == ["file"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from helpers.run_events import epoch_end
 
+from accel_train.system.records import checked
 from accel_train.training.state import TrainingState
 
 STORED = """
@@ -23,13 +24,13 @@ STORED = """
 def test_state_survives_json() -> None:
     best, last = epoch_end(1), replace(epoch_end(2), ema_val_loss=0.3, ema_val_accuracy=0.9, best=False)
     state = TrainingState(50, 2, [1 / 3, 2.0, 0.0, 4.0], [(10, 20), (30, 40)], best, last, 61.7)
-    assert TrainingState.from_record(json.loads(json.dumps(state.as_record()))) == state
-    assert TrainingState.from_record(TrainingState().as_record()) == TrainingState()
+    assert checked(json.loads(json.dumps(state.as_record())), TrainingState) == state
+    assert checked(TrainingState().as_record(), TrainingState) == TrainingState()
 
 
 def test_stored_state_is_read_and_written_alike() -> None:
     record = json.loads(STORED)
-    state = TrainingState.from_record(record)
+    state = checked(record, TrainingState)
     assert (state.update, state.epochs, state.skipped, state.last, state.seconds) == (30, 1, [(10, 20)], None, 3.5)
     assert state.best is not None
     assert state.best.selection_accuracy == 0.875

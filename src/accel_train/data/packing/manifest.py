@@ -7,11 +7,16 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from accel_train.errors import UserError
+from pydantic import AfterValidator, Field
+
+from accel_train.errors import UserError, shown
 from accel_train.system.atomic_files import write_file
+from accel_train.system.records import Count, Sha256, Text, read_record
+from accel_train.system.regular_files import open_regular
 
 if TYPE_CHECKING:
     from accel_train.data.sources.picture_files import FolderSource
@@ -19,62 +24,90 @@ if TYPE_CHECKING:
 MANIFEST = "pack.json"
 UNFINISHED = "unfinished.json"
 """The manifest while packing is unfinished: it lists the shards that are complete."""
-_FORMAT = 2
-_SHARD = r"(train|val|all)-\d{5,}\.safetensors"
+_FORMAT = 3
+_SUFFIX = ".safetensors"
+_SHARD = rf"(train|val|all)-\d{{5,12}}{re.escape(_SUFFIX)}"
 FILES = rf"{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}|{_SHARD}"
 """Pattern of the files of a packed folder."""
+
+Positive = Annotated[int, Field(strict=True, ge=1, le=2**53)]
+
+
+def _named_as_a_shard(name: str) -> str:
+    if not re.fullmatch(_SHARD, name):
+        raise ValueError(f"{shown(name)} is no name of a shard")
+    return name
+
+
+ShardName = Annotated[str, Field(strict=True), AfterValidator(_named_as_a_shard)]
 
 
 @dataclass(frozen=True)
 class ShardChecksum:
     """Distinguishes a valid shard from a damaged one."""
 
-    sha256: str
-    bytes: int
+    sha256: Sha256
+    bytes: Count
+    index_sha256: Sha256
+    """Of the first `index_bytes` of the shard, its index (shard.py)."""
+    index_bytes: Count
+
+    def matches(self, path: Path) -> bool:
+        """Return whether a file can be read and is this shard."""
+        try:
+            with open_regular(path) as file:
+                same_size = os.fstat(file.fileno()).st_size == self.bytes
+                return same_size and checksum_of(file, self.index_bytes) == self
+        except OSError:
+            return False
+
+
+def checksum_of(shard: BufferedReader | BytesIO, index_bytes: int) -> ShardChecksum:
+    """Return the checksum of an open shard, whose index has a known length."""
+    index = shard.read(index_bytes)
+    shard.seek(0)
+    sha256 = hashlib.file_digest(shard, "sha256").hexdigest()
+    return ShardChecksum(sha256, shard.seek(0, os.SEEK_END), hashlib.sha256(index).hexdigest(), len(index))
 
 
 @dataclass(frozen=True)
 class Manifest:
     """Describes a packed folder."""
 
-    source: str
-    fingerprint: str
+    source: Text
+    fingerprint: Sha256
     """Of the source's files, see :func:`fingerprint`."""
-    side: int
+    side: Positive
     """Shorter side of a picture, pixels; smaller pictures keep their size."""
-    classes: list[str]
-    splits: dict[str, list[int]]
+    classes: list[Text]
+    splits: dict[Text, list[Count]]
     """Number of pictures of each class, in stored order; keys are train and val, or all."""
-    pictures_per_shard: int
-    shards: dict[str, ShardChecksum]
+    pictures_per_shard: Positive
+    shards: dict[ShardName, ShardChecksum]
     """By file name."""
     format: int = _FORMAT
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if values contradict each other: the file may be somebody else's."""
+        if set(self.splits) not in ({"train", "val"}, {"all"}):
+            raise ValueError(f"the splits are {', '.join(map(shown, self.splits))}")
+        for split, counts in self.splits.items():
+            if len(counts) != len(self.classes):
+                raise ValueError(f"{split} has {shown(counts)} pictures in {len(self.classes)} classes")
+        for name in self.shards:
+            split, _, number = name.removesuffix(_SUFFIX).partition("-")
+            first = int(number) * self.pictures_per_shard
+            if name != _shard_name(split, int(number)) or first >= sum(self.splits.get(split, ())):
+                raise ValueError(f"{name} is a shard of no pictures")
 
     def shard_names(self, split: str) -> list[str]:
         """Return the file names of a split's shards, in the order of its pictures."""
         count = -(-sum(self.splits[split]) // self.pictures_per_shard)
-        return [f"{split}-{number:05d}.safetensors" for number in range(count)]
+        return [_shard_name(split, number) for number in range(count)]
 
     def has_same_pictures(self, other: "Manifest") -> bool:
         """Return whether both describe the same shards; either may be unfinished."""
         return replace(self, shards={}) == replace(other, shards={})
-
-    def check(self) -> None:
-        """Raise ValueError with what cannot be right: the file may be somebody else's."""
-        for name, checksum in self.shards.items():
-            if not re.fullmatch(_SHARD, name):
-                raise ValueError(f"{name!r} is no name of a shard")
-            if not isinstance(checksum.sha256, str) or not _is_count(checksum.bytes):
-                raise ValueError(f"{name} has the checksum {checksum}")
-        if set(self.splits) not in ({"train", "val"}, {"all"}):
-            raise ValueError(f"the splits are {', '.join(map(str, self.splits))}")
-        for split, counts in self.splits.items():
-            if len(counts) != len(self.classes) or not all(map(_is_count, counts)):
-                raise ValueError(f"{split} has {counts} pictures in {len(self.classes)} classes")
-        if not all(isinstance(text, str) for text in (self.source, self.fingerprint, *self.classes)):
-            raise ValueError("a name is no text")
-        if not (_is_count(self.side) and _is_count(self.pictures_per_shard) and self.side and self.pictures_per_shard):
-            raise ValueError(f"side is {self.side!r} and pictures_per_shard is {self.pictures_per_shard!r}")
 
     def command(self, folder: Path) -> str:
         """Return the command that packs this source to a folder."""
@@ -82,6 +115,10 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         write_file(path, json.dumps(asdict(self), indent=1).encode())
+
+
+def _shard_name(split: str, number: int) -> str:
+    return f"{split}-{number:05d}{_SUFFIX}"
 
 
 def is_packed(folder: Path) -> bool:
@@ -96,21 +133,12 @@ def read_manifest(path: Path) -> Manifest:
         UserError: it is damaged, or of another format.
     """
     try:
-        fields = json.loads(path.read_bytes())
-        if fields["format"] == _FORMAT:
-            shards = {name: ShardChecksum(**checksum) for name, checksum in fields.pop("shards").items()}
-            manifest = Manifest(**fields, shards=shards)
-            manifest.check()
-            return manifest
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"cannot read {path}: {error}", f"remove {path.parent} and pack it again") from None
-    raise UserError(
-        f"{path} has format {fields['format']}, this version reads {_FORMAT}", f"remove {path.parent} and pack it again"
-    )
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
+        return read_record(path, Manifest, _FORMAT)
+    except OSError as error:
+        problem = f"cannot read {path}: {error.strerror}"
+    except ValueError as error:
+        problem = f"{path} {error}"
+    raise UserError(problem, f"remove {path.parent} and pack it again")
 
 
 def fingerprint(splits: "Mapping[str, FolderSource]") -> str:

@@ -3,9 +3,10 @@
 Shape suffixes: C channels, H height, W width.
 """
 
-import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from accel_train.data.packing.manifest import (
     UNFINISHED,
     Manifest,
     ShardChecksum,
+    checksum_of,
     fingerprint,
     is_packed,
     read_manifest,
@@ -31,6 +33,7 @@ from accel_train.data.sources.split import path_hash
 from accel_train.errors import UserError
 from accel_train.system.atomic_files import clean, write_file
 from accel_train.system.folder_lock import FolderLock
+from accel_train.system.regular_files import kind_of
 from accel_train.system.worker_signals import serve_parent
 
 _PICTURES_PER_SHARD = 256
@@ -152,13 +155,10 @@ class _ShardWriter(IterableDataset[int | ShardDone | UserError]):
 
 
 def _verify_or_write(job: _Job, side: int) -> Iterator[int | ShardDone]:
-    if job.expected and job.path.is_file():
-        with job.path.open("rb") as file:
-            found = ShardChecksum(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
-        if found == job.expected:
-            yield len(job.pictures)
-            yield ShardDone(job.path.name, found, was_there=True)
-            return
+    if job.expected and job.expected.matches(job.path):
+        yield len(job.pictures)
+        yield ShardDone(job.path.name, job.expected, was_there=True)
+        return
     builder = ShardBuilder()
     for count, path in enumerate(job.pictures, 1):
         pixels_HWC = torch.from_numpy(read_window(f"{job.root}/{path}", _whole, side))
@@ -173,7 +173,8 @@ def _verify_or_write(job: _Job, side: int) -> Iterator[int | ShardDone]:
             f"cannot write {job.path}: {error.strerror}",
             "make room and run the same command again: finished shards are kept",
         ) from None
-    yield ShardDone(job.path.name, ShardChecksum(hashlib.sha256(content).hexdigest(), len(content)), was_there=False)
+    checksum = checksum_of(BytesIO(content), builder.index_bytes(content))
+    yield ShardDone(job.path.name, checksum, was_there=False)
 
 
 def _whole(height: int, width: int) -> Box:
@@ -216,6 +217,9 @@ def _lock(folder: Path) -> FolderLock:
         raise UserError(f"cannot create {folder}: {error.strerror}", "pack to another folder") from None
     if others:
         raise UserError(f"{folder} holds other files", "pack to a folder, new or empty")
+    for path in folder.iterdir():  # nothing outside the folder is written
+        if re.fullmatch(FILES, path.name) and (kind := kind_of(path)) != "a file":
+            raise UserError(f"{path} is {kind}, not a file of a packed folder", "remove it, or pack to another folder")
     lock = FolderLock(folder)
     try:
         lock.acquire()

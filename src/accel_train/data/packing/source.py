@@ -6,6 +6,7 @@ Shape suffixes: N pictures of a split, B images of a batch, C channels, H height
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISREG
 from typing import Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.nn import functional
 
 from accel_train.data.images.crops import crop_box, typical_side
 from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, Manifest, read_manifest, source_note
-from accel_train.data.packing.shard import MappedShards
+from accel_train.data.packing.shard import MappedShards, ShardFile
 from accel_train.data.sources.base import DataSet, Ids, Request, View, crop_keys
 from accel_train.data.sources.folder import Listing, folder_data
 from accel_train.data.sources.names import labels_of
@@ -38,7 +39,7 @@ class PackedSource:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Estimate a size as for the original folder."""
-        side = typical_side(len(self), self._shorter_side)
+        side = typical_side(len(self), lambda image_id: self.shards.shorter_side(int(self.rows_N[image_id])))
         return 3, side, side
 
     @property
@@ -65,19 +66,16 @@ class PackedSource:
     def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
         """Read as every source does; images are channels last, as the resize makes them and models take them."""
         ids_B = torch.from_numpy(np.asarray(ids))
+        rows_B: list[int] = self.rows_N[ids_B].tolist()
+        self.shards.check(rows_B)
         images = [
-            self._picture(row, key, view.size)
-            for row, key in zip(self.rows_N[ids_B].tolist(), crop_keys(ids, keys, view), strict=True)
+            self._picture(row, key, view.size) for row, key in zip(rows_B, crop_keys(ids, keys, view), strict=True)
         ]
         return torch.cat(images), self.labels_N[ids_B]
 
     def only(self, ids: NDArray[np.int64]) -> Self:
         """Return the source of some of the pictures."""
         return replace(self, rows_N=self.rows_N[torch.from_numpy(ids)], labels_N=self.labels_N[torch.from_numpy(ids)])
-
-    def _shorter_side(self, image_id: int) -> int:
-        shard, position = self.shards.find(int(self.rows_N[image_id]))
-        return int(min(shard.heights[position], shard.widths[position]))
 
     def _picture(self, row: int, key: int | None, size: int) -> Tensor:
         shard, position = self.shards.find(row)
@@ -123,31 +121,61 @@ def packed_notes(root: Path) -> tuple[str, ...]:
 
 
 def _open_split(root: Path, manifest: Manifest, split: str, classes: tuple[str, ...], owner: str) -> PackedSource:
-    """Open a split with labels that are indices in the owner's classes."""
-    names = manifest.shard_names(split)
+    """Open a split with labels that are indices in the owner's classes.
+
+    Raises:
+        UserError: a shard is missing or has another size, or a class is unknown.
+    """
     present = {name: count for name, count in zip(manifest.classes, manifest.splits[split], strict=True) if count}
     labels = torch.tensor(labels_of(present, classes, str(root), owner))
+    files = _shard_files(root, manifest, split)
     labels_N = labels.repeat_interleave(torch.tensor(list(present.values())))
-    shards = MappedShards([root / name for name in names], manifest.pictures_per_shard)
-    checksums = tuple(manifest.shards[name].sha256 for name in names)
+    shards = MappedShards(
+        files, per_shard=manifest.pictures_per_shard, side=manifest.side, repair=_repair(root, manifest)
+    )
+    checksums = tuple(manifest.shards[name].sha256 for name in manifest.shard_names(split))
     return PackedSource(classes, shards, torch.arange(len(labels_N)), labels_N, checksums)
 
 
+def _shard_files(root: Path, manifest: Manifest, split: str) -> list[ShardFile]:
+    """Return the shards of a split, and check that they are there."""
+    files, left = [], sum(manifest.splits[split])
+    for name in manifest.shard_names(split):
+        if name not in manifest.shards:
+            raise UserError(f"{root / MANIFEST} does not list {name}", _repair(root, manifest))
+        path, checksum = root / name, manifest.shards[name]
+        try:
+            status = path.stat()
+            size = status.st_size if S_ISREG(status.st_mode) else 0
+        except OSError:
+            size = 0
+        if size != checksum.bytes:
+            raise UserError(f"{path} has {size:,} bytes instead of {checksum.bytes:,}", _repair(root, manifest))
+        pictures = min(left, manifest.pictures_per_shard)
+        files.append(ShardFile(str(path), checksum, pictures, status.st_mtime_ns))
+        left -= pictures
+    return files
+
+
 def _read_complete(root: Path) -> Manifest:
-    """Read the manifest of a packed folder and check that its shards are there.
+    """Read the manifest of a packed folder.
 
     Raises:
-        UserError: packing did not finish, or a shard is missing or has another size.
+        UserError: packing did not finish, or the shards cannot hold the pictures.
     """
     if not (root / MANIFEST).exists():
         command = read_manifest(root / UNFINISHED).command(root)
         raise UserError(f"{root} is not completely packed: it has no {MANIFEST}", f"finish it with: {command}")
     manifest = read_manifest(root / MANIFEST)
-    for name, checksum in manifest.shards.items():
-        path = root / name
-        found = path.stat().st_size if path.is_file() else 0
-        if found != checksum.bytes:
-            raise UserError(
-                f"{path} has {found:,} bytes instead of {checksum.bytes:,}", f"repair it with: {manifest.command(root)}"
-            )
+    pictures = [sum(counts) for counts in manifest.splits.values()]
+    shards = sum(-(-count // manifest.pictures_per_shard) for count in pictures)
+    if shards != len(manifest.shards) or sum(pictures) > sum(checksum.bytes for checksum in manifest.shards.values()):
+        raise UserError(
+            f"{root / MANIFEST} is damaged: {sum(pictures):,} pictures in {len(manifest.shards):,} shards",
+            _repair(root, manifest),
+        )
     return manifest
+
+
+def _repair(root: Path, manifest: Manifest) -> str:
+    return f"repair it with: {manifest.command(root)}"

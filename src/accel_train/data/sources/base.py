@@ -137,6 +137,8 @@ class Request:
     directory: Path | None
     val_fraction: float | None
     seed: int
+    download: bool = True
+    """False if `directory` comes from a file that may not decide where something is written."""
 
     @property
     def download_folder(self) -> Path:

@@ -1,5 +1,6 @@
 """The digits in the package, and the data sets that torchvision downloads."""
 
+from contextlib import nullcontext
 from importlib import resources
 from typing import Any
 
@@ -34,8 +35,8 @@ def open_torchvision(class_name: str, request: Request) -> DataSet:
     root = request.download_folder
     splits = ({"split": "train"}, {"split": "test"}) if class_name == "SVHN" else ({"train": True}, {"train": False})
     try:
-        with download_lock(root):
-            train, val = (getattr(datasets, class_name)(root, download=True, **split) for split in splits)
+        with download_lock(root) if request.download else nullcontext():
+            train, val = (getattr(datasets, class_name)(root, download=request.download, **split) for split in splits)
     except (OSError, RuntimeError, ValueError, ImportError) as error:
         raise UserError(
             f"cannot get {request.name} in {root}: {error}",

@@ -4,7 +4,7 @@ Shape suffixes: B images, C channels, H height, W width.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ def open_function(request: Request) -> DataSet:
     Raises:
         UserError: it cannot be imported, or returns something else.
     """
-    with download_lock(request.download_folder):  # the function may download
+    with download_lock(request.download_folder) if request.download else nullcontext():  # the function may download
         try:
             returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
         except UserError:
