@@ -1,9 +1,12 @@
 """`accel_train bench` measures real runs, continues after one that does not fit, and rejects wrong options."""
 
+import os
 from pathlib import Path
+from signal import SIGTERM
 
 import pytest
 from helpers.cli import Call, assert_refused, in_process
+from helpers.faults import started
 from helpers.marks import slow
 from helpers.runner import Runner
 
@@ -80,3 +83,13 @@ def test_error_of_a_run_ends_the_benchmark(run: Runner) -> None:
     ended = run("bench", "--devices", "cpu", "--model", "resnet19")
     assert ended.code == 2
     assert_refused(ended, "resnet19", "resnet18")
+
+
+def test_signal_ends_bench_and_removes_its_folder(tmp_path: Path) -> None:
+    words = ("--batch-sizes", "4", "--devices", "cpu", "--updates", "20000")
+    with started(tmp_path, *words, command="bench", forked=False, TMPDIR=str(tmp_path)) as program:
+        program.wait_for(lambda: any(tmp_path.glob("accel_train_bench_*/run/metrics.jsonl")))
+        os.kill(program.pid, SIGTERM)
+        assert program.wait(20) == 143
+        assert program.err == "ended by SIGTERM\n"
+    assert list(tmp_path.glob("accel_train_bench_*")) == []

@@ -199,6 +199,16 @@ def test_run_finishes_with_closed_streams(
     assert "error:" not in program.err
 
 
+def test_hard_limit_of_cpu_time_saves_before_it_kills(tmp_path: Path) -> None:
+    """`ulimit -t` sets both limits, and the kernel sends no SIGXCPU at the hard one."""
+    with training(tmp_path, "accel_train", 1, wrapper=("sh", "-c", 'ulimit -t 12; exec "$@"', "sh")) as program:
+        soft, hard = psutil.Process(program.pid).rlimit(resource.RLIMIT_CPU)
+        assert (soft, hard) == (9, 12)
+        psutil.Process(program.pid).rlimit(resource.RLIMIT_CPU, (1, 12))
+        assert_code(program, "accel_train", SIGXCPU)
+    assert_saved(tmp_path)
+
+
 @pytest.mark.parametrize("streams", ["pipe", slow("closed")])
 def test_pack_finishes_without_a_reader(streams: str, tmp_path: Path) -> None:
     for name in "ab":

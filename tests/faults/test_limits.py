@@ -124,6 +124,19 @@ def test_history_that_cannot_be_written_ends_the_run(run: Runner) -> None:
 
 
 @pytest.mark.parametrize(
+    ("setup", "words", "code"),
+    [
+        ("exec 2> /dev/full", ("train", "--model", "none"), 2),
+        ("mkfifo p; exec 3<> p 1> p 3<&-", ("train", "--help"), 141),
+        ("mkfifo p; exec 3<> p 1> p 3<&-", ("train", *TINY, "--print-config"), 141),
+    ],
+)
+def test_exit_code_tells_what_no_stream_can(run: Runner, setup: str, words: tuple[str, ...], code: int) -> None:
+    ended = under(run, setup, *words)
+    assert (ended.code, ended.err) == (code, "")
+
+
+@pytest.mark.parametrize(
     "words", [("evaluate", "run"), ("train", *TINY, "--epochs", "2", "--output", "again", "--json")]
 )
 def test_full_device_of_stdout(run: Runner, words: tuple[str, ...]) -> None:
@@ -160,6 +173,23 @@ def test_limit_of_open_files_is_named(run: Runner, limit: int) -> None:
         "raise the limit with ulimit -n 1024, or use fewer --workers",
     )
     assert first.endswith(f"Too many open files: this process may open {limit} (ulimit -n)")
+
+
+@pytest.mark.parametrize("limit", [20, *map(slow, (24, 48, 71))])
+def test_too_few_open_files_for_several_processes_are_named(run: Runner, limit: int) -> None:
+    ended = under(run, f"ulimit -n {limit}", *BRIEF, "--output", "run", processes=2)
+    assert_one_error(
+        ended,
+        f"this process may open {limit} files (ulimit -n), a run of 2 processes needs 72",
+        "raise the limit with ulimit -n 1024",
+    )
+
+
+@pytest.mark.parametrize("processes", [2, slow(4)])
+def test_needed_open_files_suffice(run: Runner, processes: int) -> None:
+    words = (*BRIEF, "--workers", "1", "--output", "run", "--processes", str(processes))
+    ended = under(run, f"ulimit -n {64 + 4 * processes}", *words)
+    assert ended.code == 0, ended.err
 
 
 @pytest.mark.parametrize("limit", [1_000_000, *map(slow, (200_000, 600_000, 1_500_000, 2_500_000))])

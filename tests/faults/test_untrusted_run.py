@@ -170,6 +170,23 @@ def test_weights_of_another_model_are_refused(place: Runner) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"model": "wide_resnet_9994_1000"}, "the model is far larger"),
+        ({"model": "wide_resnet_9994_1"}, "the model is far larger"),
+        ({"model": "cnn", "image_size": 1000}, "the model is far larger"),
+        ({"model": "vit_h_14", "image_size": 224}, "the model is far larger"),
+        ({"image_size": 65536}, ""),  # the system refuses 4 TB itself
+    ],
+)
+def test_model_larger_than_its_weights_is_not_built(place: Runner, changed: dict[str, object], problem: str) -> None:
+    path = place.folder / "plain/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    refused = place("evaluate", "plain", timeout=20)
+    assert_refused(refused, f"the weights in plain are not those of its config.json: {problem}")
+
+
 @pytest.mark.parametrize("name", ["config.json", "config.yaml", "model.safetensors"])
 def test_evaluation_does_not_wait_for_a_fifo(place: Runner, name: str) -> None:
     (place.folder / "plain" / name).unlink()

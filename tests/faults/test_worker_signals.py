@@ -58,6 +58,16 @@ def test_signal_to_loader_worker_does_not_reach_its_parent(start: StartScript) -
     assert process.ends() == (0, "")
 
 
+def test_cpu_limit_of_a_loader_worker_is_told_to_its_parent(start: StartScript) -> None:
+    process = start(WAIT_FOR_REASON + "say(worker.is_alive()); sys.exit(7)")
+    process.prints("works")
+    (worker,) = psutil.Process(process.pid).children()
+    worker.send_signal(signal.SIGXCPU)
+    process.prints("SIGXCPU 152")
+    process.prints("True")
+    assert process.ends() == (7, "")
+
+
 def test_loader_worker_ends_with_process_that_ends_at_once(start: StartScript) -> None:
     process = start("signals.training_ended(); time.sleep(60)")
     process.prints("works")

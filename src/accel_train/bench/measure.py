@@ -21,9 +21,11 @@ import psutil
 from accel_train.bench.results import Measurement, Row, Setting
 from accel_train.checkpoints.run_folder import Description, read_description
 from accel_train.errors import UserError
+from accel_train.system.signals import StopSignals
 
 _OUT_OF_MEMORY = re.compile(r"is out of (GPU )?memory|killed by SIGKILL")
 _SECONDS_BETWEEN_SAMPLES = 0.5
+_SECONDS_BETWEEN_LOOKS = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,12 @@ class OutOfMemory(Exception):
     """A setting does not fit into memory."""
 
 
-def measure(workload: Workload, setting: Setting, *, against_bare: bool, rounds: int) -> Row:
+def measure(
+    workload: Workload, setting: Setting, *, against_bare: bool, rounds: int, signals: StopSignals | None = None
+) -> Row:
     """Train with a setting, alternating with the bare loop if `against_bare`; return medians over the rounds.
+
+    Once one of `signals` asks to stop, the process that runs is ended, and its error raised.
 
     Raises:
         UserError: the run was refused or failed, except by running out of memory.
@@ -48,10 +54,10 @@ def measure(workload: Workload, setting: Setting, *, against_bare: bool, rounds:
     measurements, bare = [], []
     try:
         for _ in range(rounds):
-            measurement, description = _train(workload, setting)
+            measurement, description = _train(workload, setting, signals)
             measurements.append(measurement)
             if against_bare:
-                bare.append(_bare(setting, description))
+                bare.append(_bare(setting, description, signals))
     except OutOfMemory:
         return Row(setting, None, failure="out of memory")
     medians = Measurement(*map(statistics.median, zip(*map(astuple, measurements), strict=True)))
@@ -61,7 +67,7 @@ def measure(workload: Workload, setting: Setting, *, against_bare: bool, rounds:
     return Row(setting, medians, statistics.median(bare), statistics.median(ratios))
 
 
-def _train(workload: Workload, setting: Setting) -> tuple[Measurement, Description]:
+def _train(workload: Workload, setting: Setting, signals: StopSignals | None) -> tuple[Measurement, Description]:
     with tempfile.TemporaryDirectory(prefix="accel_train_bench_") as folder:
         run = Path(folder, "run")
         arguments = [
@@ -71,13 +77,13 @@ def _train(workload: Workload, setting: Setting) -> tuple[Measurement, Descripti
             # A small fixed learning rate: one that is scaled with the batch would make some settings diverge.
             *("--augment", workload.augment, "--lr", "0.01", "--profile", "--json", "--output", str(run)),
         ]
-        return _run([sys.executable, "-m", "accel_train", *arguments]), read_description(run)
+        return _run([sys.executable, "-m", "accel_train", *arguments], signals), read_description(run)
 
 
-def _run(command: Sequence[str]) -> Measurement:
+def _run(command: Sequence[str], signals: StopSignals | None) -> Measurement:
     """Run a training command, and read its events."""
     started, records, start_up = time.perf_counter(), {}, 0.0
-    with _subprocess(command, _environment()) as (process, peak):
+    with _subprocess(command, _environment(), signals) as (process, peak):
         assert process.stdout
         for line in process.stdout:
             record = json.loads(line)
@@ -96,7 +102,7 @@ def _run(command: Sequence[str]) -> Measurement:
     )
 
 
-def _bare(setting: Setting, description: Description) -> float:
+def _bare(setting: Setting, description: Description, signals: StopSignals | None) -> float:
     """Return the images/s of the bare loop with the model and image size of a run."""
     arguments = {
         "setting": asdict(setting),
@@ -107,7 +113,7 @@ def _bare(setting: Setting, description: Description) -> float:
     }
     command = [sys.executable, "-m", "accel_train.bench.bare_loop", json.dumps(arguments)]
     # Its memory is sampled as for a run: sampling slows both alike.
-    with _subprocess(command, _environment()) as (process, _):
+    with _subprocess(command, _environment(), signals) as (process, _):
         assert process.stdout
         output = process.stdout.read()
     return statistics.mean(map(float, output.split()))
@@ -115,7 +121,7 @@ def _bare(setting: Setting, description: Description) -> float:
 
 @contextmanager
 def _subprocess(
-    command: Sequence[str], environment: dict[str, str]
+    command: Sequence[str], environment: dict[str, str], signals: StopSignals | None
 ) -> Iterator[tuple[subprocess.Popen[str], Future[int]]]:
     """Yield a process, and the peak memory of its tree, which is known once the process has ended.
 
@@ -125,16 +131,25 @@ def _subprocess(
     done = threading.Event()
     with (
         tempfile.TemporaryFile("w+") as errors,
-        ThreadPoolExecutor(1) as pool,
+        ThreadPoolExecutor(2) as pool,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
     ):
         peak = pool.submit(peak_memory, process.pid, done)
+        pool.submit(_end_when_asked, process, signals, done)
         try:
             yield process, peak
         finally:
             done.set()
         if process.wait():
             raise _failure(process.returncode, errors)
+
+
+def _end_when_asked(process: subprocess.Popen[str], signals: StopSignals | None, done: threading.Event) -> None:
+    """End a process once a signal asks to stop, so that nothing is left that writes to its temporary folder."""
+    while signals and not done.wait(_SECONDS_BETWEEN_LOOKS):
+        if signals.reason:
+            process.terminate()
+            return
 
 
 def _environment() -> dict[str, str]:

@@ -27,6 +27,8 @@ from accel_train.training.state import TrainingState
 
 _TENSORS = "tensors"
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "average."
+_COUNTER = "step"
+"""Of the optimizer's tensors, the only one that has not the shape of its parameter."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,17 @@ class TrainedTensors:
         return named
 
     def allocate_optimizer_state(self, names: dict[str, Any]) -> None:
-        """Allocate the optimizer's tensors by a checkpoint's metadata; torch would only with the first update."""
+        """Allocate the optimizer's tensors by a checkpoint's metadata; torch would only with the first update.
+
+        They are of a parameter's shape, or count its updates. A fused kernel would write beyond any others.
+        """
         for name, parameter in self.model.named_parameters():
             prefix = f"{_OPTIMIZER}{name}."
             for slot in (key.removeprefix(prefix) for key in names if key.startswith(prefix)):
-                stored = names[prefix + slot]
-                like_parameter = stored.size == parameter.shape
                 self.optimizer.state[parameter][slot] = (
-                    torch.zeros_like(parameter.detach())
-                    if like_parameter
-                    else torch.zeros(stored.size, dtype=stored.properties.dtype, device=parameter.device)
+                    torch.zeros((), device=parameter.device)
+                    if slot == _COUNTER
+                    else torch.zeros_like(parameter.detach())
                 )
 
 
@@ -169,7 +172,7 @@ def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
 
     reader = HuggingFaceStorageReader(str(checkpoint / _TENSORS))
     try:
-        stored = reader.read_metadata().state_dict_metadata
+        stored: dict[str, Any] = reader.read_metadata().state_dict_metadata
     except Exception as error:  # verified, so somebody else has made it; torch raises all kinds of errors
         raise UserError(f"cannot read the tensors in {checkpoint}: {error}", "give another checkpoint") from None
     trained.optimizer.state.clear()
@@ -181,12 +184,16 @@ def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
             f"{checkpoint} and the run do not both have the tensor {name}", "resume with the version that wrote it"
         )
     for name, tensor in tensors.items():
-        shape = tuple(getattr(stored[name], "size", ()))
-        if shape != tuple(tensor.shape):
-            raise UserError(
-                f"{checkpoint} has {name} of shape {shape}, the run of {tuple(tensor.shape)}",
-                "resume with the model and data that it was trained with",
-            )
+        found = stored[name]
+        for what, was, now in (
+            ("shape", tuple(found.size), tuple(tensor.shape)),
+            ("type", found.properties.dtype, tensor.dtype),
+        ):
+            if was != now:
+                raise UserError(
+                    f"{checkpoint} has {name} of {what} {was}, the run of {now}",
+                    "resume with the model and data that it was trained with",
+                )
     with warnings.catch_warnings(action="ignore"), _causes():
         load(tensors, storage_reader=reader, no_dist=True)
 

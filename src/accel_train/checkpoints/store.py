@@ -91,6 +91,11 @@ def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
     return None, problems
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a path has the name of a checkpoint."""
+    return path.name.startswith(_NAME) and path.name.removeprefix(_NAME).isdecimal()
+
+
 def update_of(checkpoint: Path) -> int:
     """Return the number of updates before a checkpoint."""
     return int(checkpoint.name.removeprefix(_NAME))
@@ -158,8 +163,8 @@ def _entry(path: Path) -> dict[str, str | int]:
 
 def _by_update(checkpoints: Path) -> list[Path]:
     """Return all checkpoints, valid or not, the oldest first."""
-    found = (path for path in checkpoints.glob(f"{_NAME}*") if path.is_dir())
-    return sorted((path for path in found if path.name.removeprefix(_NAME).isdecimal()), key=update_of)
+    found = (path for path in checkpoints.glob(f"{_NAME}*") if path.is_dir() and is_checkpoint(path))
+    return sorted(found, key=update_of)
 
 
 def _remove(checkpoint: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import signal
 import sys
 import time
@@ -85,6 +86,10 @@ def main() -> None:
 def _run(signals: StopSignals) -> int:
     try:
         return int(app(prog_name="accel_train", standalone_mode=False, obj=signals) or 0)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer and Rich end so, without a word
+            return _explain(ended.__context__)
+        raise
     except Exception as error:
         if "--debug" in sys.argv and not isinstance(error, typer.TyperException):
             raise
@@ -108,10 +113,10 @@ def _explain(error: Exception) -> int:
 
 def _explain_failure(error: Exception) -> int:
     """Report an error that is not raised as the user's mistake; return the exit code."""
-    if isinstance(error, BrokenPipeError):  # the reader of stdout, such as `head`, has seen enough
+    if isinstance(error, BrokenPipeError) and _reader_is_gone():  # such as `head`, which has seen enough
         return 128 + signal.SIGPIPE
     if launched() and any(words in str(error) for words in _PEER_LOST):
-        sys.stderr.write(f"rank {launched_rank()} exiting: another rank died\n")
+        _write_to_stderr(f"rank {launched_rank()} exiting: another rank died\n")
         return 1
     if explained := os_errors.explain(error):
         if local_rank() == 0 or not _told_by_local_rank_0():
@@ -151,5 +156,18 @@ def _usage(error: typer.TyperException, message: str) -> tuple[str, str]:
 
 def _print_error(message: str, hint: str) -> None:
     lines = (f"{label}: {' '.join(printable(text).split())}" for label, text in (("error", message), ("hint", hint)))
-    sys.stderr.write("".join(line + "\n" for line in lines))
-    sys.stderr.flush()
+    _write_to_stderr("".join(line + "\n" for line in lines))
+
+
+def _write_to_stderr(text: str) -> None:
+    with suppress(OSError):  # its reader may be gone, its disk full: the exit code still tells
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _reader_is_gone() -> bool:
+    """Return whether stdout is a pipe that nobody reads; Rich then puts the null device in its place."""
+    poll = select.poll()
+    poll.register(1, 0)
+    replaced = os.path.samestat(os.fstat(1), os.stat(os.devnull))  # noqa: PTH116
+    return replaced or any(event & select.POLLERR for _, event in poll.poll(0))

@@ -16,6 +16,7 @@ from accel_train.config.fields import Augmentation, Config, Device, Precision, e
 from accel_train.distributed.launcher import check_alone
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
+from accel_train.system.signals import StopSignals
 
 _IMAGES = 8_192
 _MIN_UPDATES = 40
@@ -52,7 +53,9 @@ class BenchConfig(Config):
 
 
 @with_options(BenchConfig)
-def bench(config: BenchConfig, origins: dict[str, str], json: Json = False, png: Png = None) -> None:
+def bench(
+    config: BenchConfig, origins: dict[str, str], signals: StopSignals, json: Json = False, png: Png = None
+) -> None:
     """Measure images/s, memory, start-up and time per phase by batch size, device and precision."""
     check_alone("bench")
     settings = _settings(config)
@@ -63,7 +66,7 @@ def bench(config: BenchConfig, origins: dict[str, str], json: Json = False, png:
         check_plot(png)
     data = config.data or f"synthetic:{max(setting.images for setting in settings)},1,28,28,10"
     title = f"{config.model} on {data}, {quantity(config.processes, 'process', 'processes')}"
-    measured = _measure(config, data, settings)
+    measured = _measure(config, data, settings, signals)
     rows = _print_records(measured) if json else _show_table(title, measured)
     if png:
         from accel_train.bench.plot import plot
@@ -88,12 +91,21 @@ def _settings(config: BenchConfig) -> list[Setting]:
     ]
 
 
-def _measure(config: BenchConfig, data: str, settings: list[Setting]) -> Iterator[Row]:
+def _measure(config: BenchConfig, data: str, settings: list[Setting], signals: StopSignals) -> Iterator[Row]:
     from accel_train.bench.measure import Workload, measure
 
-    workload = Workload(data, config.model, config.augment)
+    workload, against_bare = Workload(data, config.model, config.augment), config.against is not None
+    signals.training_began(alone=True)  # to end the run, and to remove its folder
     for setting in settings:
-        yield measure(workload, setting, against_bare=config.against is not None, rounds=config.rounds)
+        try:
+            row = measure(workload, setting, against_bare=against_bare, rounds=config.rounds, signals=signals)
+        except UserError:
+            if signals.reason is None:
+                raise
+        if signals.reason:
+            sys.stderr.write(f"ended by {signals.reason.name}\n")
+            raise typer.Exit(signals.reason.exit_code)
+        yield row
 
 
 def _print_records(measured: Iterator[Row]) -> list[Row]:

@@ -12,7 +12,7 @@ from accel_train.config.options import EvaluateConfig
 from accel_train.distributed.environment import launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.events import as_record
-from accel_train.loggers.text import printable
+from accel_train.loggers.text import printable, quantity
 from accel_train.system.process import without_gc
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
@@ -39,4 +39,4 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
     else:
         place = printable(f"{found.run_folder} ({found.weights}) on {found.data}")
         result = f"loss {found.loss:.4f}, top-1 {found.accuracy:.4f}, top-5 {found.top5:.4f}"
-        typer.echo(f"{place}: {found.images:,} images, {result}")
+        typer.echo(f"{place}: {quantity(found.images, 'image')}, {result}")

@@ -15,8 +15,8 @@ from accel_train.errors import UserError
 _CODE = ("model", "data")
 """Fields of a config that may name a function."""
 _CONFIG = "config.yaml"
-_BESIDE = ("config.json", "data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
-"""By these files, next to its config, the folder of a run is recognized."""
+_BESIDE = ("data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
+"""By these files, next to its config, the folder of a run is recognized; projects have other config.json files."""
 
 
 def import_object(name: str) -> Any:

@@ -16,6 +16,8 @@ C = TypeVar("C", bound=Config)
 _MOST_BYTES = 2**16
 """Of a YAML file: it is read at less than 1 MB/s."""
 _MOST_SHOWN = 200
+_OWN_FIFOS = (Path("/dev/fd"), Path("/proc/self/fd"))
+"""Where a shell's ``<(…)`` is found."""
 
 
 def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
@@ -26,10 +28,11 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
     """
     path = expand_home(path)
     try:
-        values = _plain_mapping(read_regular(path, _MOST_BYTES).decode("utf-8"))
+        data = path.read_bytes() if path.parent in _OWN_FIFOS else read_regular(path, _MOST_BYTES)
+        values = _plain_mapping(data.decode("utf-8"))
     except OSError as error:
         raise UserError(
-            f"cannot read {path}: {error.strerror}", "give a YAML file that exists, or the folder of a run"
+            f"cannot read {path}: {error.strerror}", "give a YAML file that exists, such as config.yaml in a run folder"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: invalid UTF-8 or an invalid date
         raise UserError(

@@ -1,6 +1,7 @@
 """Forms the process group of a run, or reports the ranks that have not joined."""
 
 import os
+import resource
 import socket
 import time
 from contextlib import suppress
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributed import PrefixStore, ProcessGroup, Store, TCPStore  # type: ignore[attr-defined]
 
-from accel_train.distributed.environment import JOB_ID
+from accel_train.distributed.environment import JOB_ID, world_size
 from accel_train.distributed.environment_check import check_interface
 from accel_train.distributed.loopback import listen, on_one_machine, use_loopback
 from accel_train.errors import LocalError, UserError
@@ -20,6 +21,8 @@ _HINT = (
     "start all of them with the same MASTER_ADDR and MASTER_PORT, raise --timeout, "
     "or name the network interface in GLOO_SOCKET_IFNAME"
 )
+_FILES, _FILES_PER_PROCESS = 64, 4
+"""Open files that a process needs; groups of their own are used for training, saving and agreement."""
 _MOST_NAMED = 8
 _POLL_SECONDS = 0.05
 _SECONDS_TO_END = 0.02
@@ -33,22 +36,33 @@ def join(backend: str, timeout: int) -> None:
     Raises:
         UserError: some have not joined or cannot be reached, or the environment does not say where to meet.
     """
+    _check_open_files()
     if on_one_machine(_meeting_point()[0]):
         use_loopback()
     for variable in ("GLOO_SOCKET_IFNAME", *(["NCCL_SOCKET_IFNAME"] if backend == "nccl" else [])):
         check_interface(variable)
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank, processes = int(os.environ["RANK"]), world_size()
     deadline = time.monotonic() + timeout
     store = _of_this_group(_open_store(rank, timeout, deadline), rank, joins=1)
-    _wait_for_all(store, rank, world_size, timeout, deadline)
+    _wait_for_all(store, rank, processes, timeout, deadline)
     try:
         torch.distributed.init_process_group(
-            backend, store=store, rank=rank, world_size=world_size, timeout=timedelta(seconds=timeout + _SLACK)
+            backend, store=store, rank=rank, world_size=processes, timeout=timedelta(seconds=timeout + _SLACK)
         )
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise LocalError(f"rank {rank} cannot reach the other processes: {reason}", _HINT) from error
     _wait_for_threads_before_forks()
+
+
+def _check_open_files() -> None:
+    """Check that this process may open a socket to each other one; Gloo aborts, or waits, if it may not."""
+    limit, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[0], _FILES + _FILES_PER_PROCESS * world_size()
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise UserError(
+            f"this process may open {limit} files (ulimit -n), a run of {world_size()} processes needs {needed}",
+            "raise the limit with ulimit -n 1024",
+        )
 
 
 @cache

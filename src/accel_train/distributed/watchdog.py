@@ -166,8 +166,9 @@ def start_watchdog(watchdog: Watchdog, timeout: int) -> None:
 
 
 def _print(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # its reader may be gone, but the next process must be killed too
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def _find(rank: int, host: str, pid: int) -> psutil.Process | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from accel_train.errors import UserError
+from accel_train.errors import UserError, shown
 from accel_train.models import networks, torchvision_models, user
 from accel_train.models.base import Architecture
 
@@ -62,7 +62,7 @@ def _find(name: str) -> Architecture:
     close = difflib.get_close_matches(name.lower(), model_names())
     *examples, last = (family.example for family in FAMILIES)
     raise UserError(
-        f"unknown model {name!r}",
+        f"unknown model {shown(name)}",
         f"did you mean {' or '.join(close)}?" if close else f"use {', '.join(examples)}, or {last}",
     )
 

@@ -79,7 +79,7 @@ def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Modul
 
 def find(name: str) -> Architecture | None:
     """Return one of these networks by name; a wide ResNet's may end in its depth and width."""
-    if wide := re.fullmatch(r"wide_resnet_(\d+)_([1-9]\d*)", name):
+    if wide := re.fullmatch(r"wide_resnet_(\d{1,4})_([1-9]\d{0,3})", name):
         return _wide_resnet(depth=int(wide[1]), width=int(wide[2]))
     return _NETWORKS.get(name)
 

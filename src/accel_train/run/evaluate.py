@@ -1,5 +1,6 @@
 """Evaluates the model of a finished run."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from accel_train.checkpoints.checkpointer import load_weights
 from accel_train.checkpoints.run_folder import CONFIG, DESCRIPTION, WEIGHTS, Description, read_description
 from accel_train.config.defaults import Augmentation
 from accel_train.config.fields import expand_home
-from accel_train.config.import_string import trusted
+from accel_train.config.import_string import is_function_name, trusted
 from accel_train.config.load import read_config
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.contents import Contents, split_contents
@@ -25,6 +26,7 @@ from accel_train.distributed.launcher import check_processes
 from accel_train.errors import UserError
 from accel_train.events import Evaluated
 from accel_train.models.build import build_model
+from accel_train.models.size_limit import values_at_most
 from accel_train.run.evaluation_data import open_evaluation_data
 from accel_train.run.same_data import refuse_other_ranks
 from accel_train.training import evaluate as evaluation
@@ -101,14 +103,19 @@ def _model(
     Raises:
         UserError: the weights are of another model.
     """
-    model = build_model(
+    build = partial(
+        build_model,
         name,
         classes=len(description.classes),
         channels=description.data_channels,
         data_size=description.data_size,
         image_size=description.image_size,
-    ).module
+    )
+    model = build().module if is_function_name(name) else None
     try:
+        if model is None:  # not the user's own code: the name may be anybody's
+            with values_at_most(2 * sum(weight.numel() for weight in weights.values())):  # layers may be replaced
+                model = build().module
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(

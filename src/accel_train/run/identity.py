@@ -21,9 +21,14 @@ _IN_TORCH = (("MKL", r"Math Kernel Library Version (\S+)"), ("oneDNN", r"MKL-DNN
 _CPUINFO = Path("/proc/cpuinfo")
 _NAMES = ("model name", "Model", "CPU part")  # x86; Raspberry Pi and others; Arm
 _NUMBERS = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU revision")
-_FEATURES = ("flags", "Features")
-_ARITHMETIC = re.compile(r"sse|avx|amx|fma|f16c|asimd|fphp|sve|sme|bf16|i8mm|fcma")
-"""Instruction sets for which libraries have kernels of their own."""
+_FEATURES = {
+    "flags": re.compile(r"sse|avx|amx|fma|f16c"),
+    "Features": re.compile(r"asimd|fphp|sve|sme|bf16|i8mm|fcma"),
+}
+"""Instruction sets for which libraries have kernels of their own, of x86 and of Arm.
+
+The kernel and the firmware switch other features on and off, such as x86's `smep` and `sme`, which encrypts memory.
+"""
 
 
 def identity_of(device: torch.device) -> dict[str, str]:
@@ -80,8 +85,9 @@ def describe_cpu(cpuinfo: Path = _CPUINFO) -> str:
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     named = next((fields[name] for name in _NAMES if name in fields), platform.processor() or platform.machine())
     numbers = "/".join(fields[name] for name in _NUMBERS if name in fields)
-    features = next((fields[name] for name in _FEATURES if name in fields), "")
-    sets = " ".join(sorted(word for word in features.split() if _ARITHMETIC.search(word)))
+    sets = " ".join(
+        sorted(word for name, has in _FEATURES.items() for word in fields.get(name, "").split() if has.search(word))
+    )
     return " ".join(filter(None, (named, numbers, hashlib.sha256(sets.encode()).hexdigest()[:8] if sets else "")))
 
 

@@ -1,5 +1,6 @@
 """Finds the folder of a run and what to resume from, and checks that it is the same run."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +126,9 @@ def _latest_in(folder: Path) -> ResumePoint:
 
 
 def _named(path: Path, output: Path | None) -> ResumePoint:
-    is_checkpoint = path.name.startswith("update_")
-    source = path.parent.parent if is_checkpoint else path
+    full = path.absolute()  # `.` has no name
+    is_checkpoint = store.is_checkpoint(full) and not run_folder.contains_run(path)
+    source = Path(os.path.normpath(path / "../..")) if is_checkpoint else path
     if not path.is_dir() or not run_folder.contains_run(source):
         raise UserError(f"--resume {path} is no run and no checkpoint of one", "give auto, never, or one of runs/*")
     folder = run_folder.check_destination(output or source)
@@ -134,7 +136,7 @@ def _named(path: Path, output: Path | None) -> ResumePoint:
         raise UserError(f"--output {folder} holds another run than --resume {path}", "give a new or empty folder")
     if is_checkpoint and (problem := store.problem(path)):
         raise UserError(f"--resume {path}: {problem}", "give another checkpoint, or the run's folder for its newest")
-    return _resuming(folder, source, path if is_checkpoint else None)
+    return _resuming(folder, source, source / full.parent.name / full.name if is_checkpoint else None)
 
 
 def _resuming(folder: Path, source: Path, checkpoint: Path | None) -> ResumePoint:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from accel_train.errors import UserError
+from accel_train.system import os_errors
 from accel_train.system.regular_files import kind_of
 
 _WAIT_SECONDS = 3.0
@@ -39,9 +40,16 @@ class FolderLock:
             if os.fstat(self._descriptor).st_nlink == 1:  # else it is another's file too
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"process {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
-        except OSError as error:
+        except PermissionError as error:
             raise UserError(
-                f"cannot lock {self._folder}: {error.strerror}", "give an --output on another file system"
+                f"cannot lock {self._folder}: no permission for {error.filename}",
+                "let its owner make it writable, or give another --output",
+            ) from None
+        except OSError as error:
+            found = os_errors.explain(error, self._folder)
+            raise UserError(
+                f"cannot lock {self._folder}: {found.reason if found else error.strerror}",
+                "give another --output, on another file system",
             ) from None
 
     def _open(self) -> int | None:

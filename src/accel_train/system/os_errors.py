@@ -50,6 +50,8 @@ def number_of(error: BaseException) -> int | None:
         return error.errno
     if isinstance(error, MemoryError) or (isinstance(error, ImportError) and "failed to map segment" in text):
         return errno.ENOMEM
+    if isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't allocate memory" in text:
+        return errno.ENOMEM
     if "can't start new thread" in text:
         return errno.EAGAIN
     found = _NUMBER.search(text)
@@ -115,7 +117,10 @@ def _no_memory(number: int, path: Path | None) -> Explanation:
 
 def _unusable(number: int, path: Path | None) -> Explanation | None:
     if path is None:
-        return None
+        if os.access(_SHARED_MEMORY, os.W_OK):
+            return None
+        reason = f"{os.strerror(number)}: shared memory, {_SHARED_MEMORY}, cannot be written"
+        return Explanation(reason, f"make {_SHARED_MEMORY} writable, or use --workers 0")
     place = _mount_point(path)
     return Explanation(f"{os.strerror(number)}: on the file system {place}", f"make {place} usable, then {_RESUMES}")
 

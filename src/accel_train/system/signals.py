@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import select
 import signal
 import threading
@@ -33,6 +34,8 @@ TYPED = (signal.SIGINT, signal.SIGQUIT)
 """Signals that a user types at a terminal; a second one is impatience."""
 _LOOPS_TO_AGREE = 3
 """The running update, the next one, after which ranks may agree, and one more because their durations vary."""
+_CPU_SECONDS_TO_SAVE = 30
+"""Left of a limit of CPU time for saving; a quarter of a short limit."""
 _ASLEEP_SECONDS = 5.0
 """If the thread that listens did not run for this long, its process was suspended, which counts for no limit."""
 
@@ -85,6 +88,7 @@ class StopSignals:
         """
         pipe, written_by_python = os.pipe()
         os.set_blocking(written_by_python, False)
+        _precede_kill_by_signal()
         for number in heard():
             signal.signal(number, lambda number, frame: None)
             signal.siginterrupt(number, False)  # for libraries that do not handle EINTR
@@ -170,6 +174,15 @@ class StopSignals:
 def heard() -> list[signal.Signals]:
     """Return the signals that end this process and were not ignored before it started."""
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def _precede_kill_by_signal() -> None:
+    """Have SIGXCPU sent before the kernel kills at the hard limit of CPU time: `ulimit -t` sets both limits alike."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard != resource.RLIM_INFINITY:
+        earlier = hard - min(_CPU_SECONDS_TO_SAVE, hard // 4)
+        asked = hard if soft == resource.RLIM_INFINITY else soft
+        resource.setrlimit(resource.RLIMIT_CPU, (min(asked, earlier), hard))
 
 
 def release() -> None:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 STOP_SIGNALS = tuple(
     signal.Signals[name]
@@ -20,12 +20,14 @@ def leave_to(parent: int) -> None:
     """Leave the process group that terminals and schedulers signal, and ignore signals sent to every process.
 
     SIGTERM is obeyed if the parent sent it. Only Linux reports the sender; elsewhere every SIGTERM is obeyed.
+    SIGXCPU is passed on: this process will be killed at its own limit of CPU time.
     """
     os.setpgrp()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for number in STOP_SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGXCPU, lambda number, frame: _pass_on(number, parent))
     if sys.platform == "linux":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_exit_on_sigterm_of, args=[parent], daemon=True).start()
@@ -49,6 +51,11 @@ def ended_workers_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+
+
+def _pass_on(number: int, parent: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended, and this process is about to
+        os.kill(parent, number)
 
 
 def _exit_on_sigterm_of(parent: int) -> None:

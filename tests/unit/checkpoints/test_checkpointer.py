@@ -65,6 +65,34 @@ def test_tensors_of_another_model_are_refused(checkpoint: Path, sizes: tuple[int
     assert all(torch.equal(tensor, before[name]) for name, tensor in other.model.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    ("slot", "made", "problem"),
+    [
+        ("momentum_buffer", torch.zeros(1, 1), "of shape (1, 1), the run of (3, 4)"),
+        ("momentum_buffer", torch.zeros(4), "of shape (4,), the run of (3, 4)"),
+        ("momentum_buffer", torch.zeros(()), "of shape (), the run of (3, 4)"),
+        ("momentum_buffer", torch.zeros(300, 400), "of shape (300, 400), the run of (3, 4)"),
+        ("momentum_buffer", torch.zeros(3, 4, dtype=torch.int32), "of type torch.int32, the run of torch.float32"),
+        ("momentum_buffer", torch.zeros(3, 4, dtype=torch.uint8), "of type torch.uint8, the run of torch.float32"),
+        ("step", torch.zeros(3, 4), "of shape (3, 4), the run of ()"),
+        ("step", torch.zeros((), dtype=torch.int64), "of type torch.int64, the run of torch.float32"),
+    ],
+)
+def test_optimizer_tensor_that_would_be_read_or_written_beyond_its_end_is_refused(
+    tmp_path: Path, slot: str, made: torch.Tensor, problem: str
+) -> None:
+    forger = trained(4, 3, 2)
+    forger.optimizer.state[next(forger.model.parameters())][slot] = made
+    checkpointer = Checkpointer(tmp_path, forger, group=None, rank=0, keep=1)
+    checkpointer.save(TrainingState(update=7), {"nonce": "a"})
+    checkpointer.committed(wait=True)
+    checkpointer.close()
+    checkpoint = tmp_path / "checkpoints" / "update_000007"
+    with pytest.raises(UserError) as refused:
+        load_tensors(checkpoint, trained(4, 3, 2))
+    assert refused.value.message == f"{checkpoint} has optimizer.0.weight.{slot} {problem}"
+
+
 def test_torchs_exception_that_is_no_exception_is_replaced_by_its_cause(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,7 +149,7 @@ def test_current_directory_keeps_the_position_that_the_user_gave_it(
 def make_run(folder: Path) -> Path:
     """Make a folder that looks like that of a run, with a module in it."""
     (folder / "log").mkdir(parents=True)
-    for name in ("config.yaml", "config.json"):
+    for name in ("config.yaml", "metrics.jsonl"):
         (folder / name).touch()
     for place in ("evil.py", "log/evil.py"):
         (folder / place).write_text("from pathlib import Path\nPath('imported').touch()\ndef build(): return 'evil'")
@@ -157,7 +157,7 @@ def make_run(folder: Path) -> Path:
 
 
 def test_files_by_which_a_run_is_recognized_are_those_that_it_writes() -> None:
-    written = {run_folder.DESCRIPTION, run_folder.DATA_FILES, run_folder.METRICS, run_folder.LOCK}
+    written = {run_folder.DATA_FILES, run_folder.METRICS, run_folder.LOCK}
     assert set(import_string._BESIDE) == written | set(run_folder.WEIGHTS.values())
     assert import_string._CONFIG == run_folder.CONFIG
 
@@ -173,7 +173,8 @@ def test_run_is_found_around_a_path_and_through_links(tmp_path: Path) -> None:
 
 
 def test_folder_with_a_config_alone_is_no_run(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").touch()
+    for name in ("config.yaml", "config.json"):
+        (tmp_path / name).touch()
     assert run_around(tmp_path / "mine") is None
     (tmp_path / "checkpoints").mkdir()
     assert run_around(tmp_path / "mine") is None

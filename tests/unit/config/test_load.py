@@ -118,6 +118,15 @@ def test_file_that_never_ends_or_is_too_large_is_refused(tmp_path: Path) -> None
         assert caught.value.message == f"cannot read {tmp_path / name}: {reason}"
 
 
+def test_output_of_a_command_is_read() -> None:
+    """As in ``--config <(command)``."""
+    reader, writer = os.pipe()
+    os.write(writer, b"epochs: 3")
+    os.close(writer)
+    assert read_yaml(Path(f"/dev/fd/{reader}"), FIELDS) == {"epochs": 3}
+    os.close(reader)
+
+
 @pytest.mark.parametrize("text", ["lr: 0x" + "f" * 5000, "lr: " + "x" * 5000, "batch_size: [" + "1, " * 5000 + "1]"])
 def test_long_value_is_shortened(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError) as caught:

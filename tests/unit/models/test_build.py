@@ -6,7 +6,7 @@ import torchvision.models
 from helpers.models import build, build_without_memory, logits_of_zeros
 from torch import Tensor, nn
 
-from accel_train.errors import UserError
+from accel_train.errors import UserError, shown
 from accel_train.models import build as build_module
 from accel_train.models.base import Architecture, Family
 from accel_train.models.build import model_names
@@ -95,12 +95,14 @@ def test_model_of_fixed_size_rejects_other_sizes(image_size: int) -> None:
         ("ResNet18", "did you mean resnet18"),
         ("my.nets.build", "my.module:function"),
         ("wide_resnet_16_0", "wide_resnet"),
+        ("wide_resnet_10000000000_1", "wide_resnet"),
+        (f"wide_resnet_{'9' * 5000}_1", "use cnn"),
     ],
 )
 def test_unknown_name_is_rejected_with_a_hint(name: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
         build(name)
-    assert str(caught.value) == f"unknown model {name!r}"
+    assert str(caught.value) == f"unknown model {shown(name)}"
     assert hint in caught.value.hint
 
 

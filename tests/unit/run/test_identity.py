@@ -42,7 +42,9 @@ def test_cpu_is_named_with_what_distinguishes_it(tmp_path: Path) -> None:
     assert described(tmp_path, XEON.replace("2800.000", "3100.000").replace(" fpu", "")) == xeon
     for old, new in (("85", "106"), (": 7", ": 11"), (" avx512f", ""), ("fma", "fma avx512_bf16"), ("2.80", "2.20")):
         assert described(tmp_path, XEON.replace(old, new)) != xeon
+    assert described(tmp_path, XEON.replace(" fma", " smep sme svm ibrs fma")) == xeon
     assert described(tmp_path, GRAVITON.replace(" sve", "")) != graviton
+    assert described(tmp_path, GRAVITON.replace(" sve", " sve sme")) != graviton
     assert describe_cpu(tmp_path / "missing")
     assert described(tmp_path, "")
 

@@ -1,6 +1,7 @@
 """The resume point is found from files, and a run is the same if fields that change its result are equal."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,40 @@ def test_named_run_or_checkpoint_is_resumed_also_elsewhere() -> None:
         found = find(output, str(resume))
         assert (found.folder, found.source, found.checkpoint) == expected
         assert found.stored
+
+
+@pytest.mark.parametrize(
+    ("place", "resume", "source"),
+    [
+        (".", "run/checkpoints/update_000003/", "run"),
+        ("run", "checkpoints/update_000003", "."),
+        ("run/checkpoints", "update_000003", ".."),
+        ("run/checkpoints", "../checkpoints/update_000003", ".."),
+        ("run/checkpoints/update_000003", ".", "../.."),
+    ],
+)
+def test_checkpoint_may_be_named_from_anywhere(place: str, resume: str, source: str) -> None:
+    make_run(Path("run"), 3)
+    os.chdir(place)
+    found = find(Path("/new"), resume)
+    assert found.source == Path(source)
+    assert found.checkpoint == Path(source, "checkpoints/update_000003")
+    assert found.stored
+
+
+@pytest.mark.parametrize("name", ["update_best", "update_7"])
+def test_run_may_be_named_like_a_checkpoint(name: str) -> None:
+    folder = make_run(Path(name), 3)
+    assert find(None, name).source == folder
+    assert find(None, f"{name}/checkpoints/update_000003").source == folder
+
+
+def test_copy_of_a_checkpoint_under_another_name_is_none() -> None:
+    """Its number decides what else is set aside."""
+    checkpoint = make_run(Path("run"), 3) / "checkpoints" / "update_000003"
+    checkpoint.rename(copy := checkpoint.with_name("update_000003_copy"))
+    with pytest.raises(UserError, match="update_000003_copy is no run and no checkpoint of one"):
+        find(Path("new"), str(copy))
 
 
 def test_what_cannot_be_resumed_is_rejected() -> None:

@@ -69,6 +69,9 @@ def test_no_file_system_is_blamed_if_none_is_full(spaces: dict[str, tuple[int, i
     )
 
 
+ALLOCATOR = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator"
+
+
 @pytest.mark.parametrize(
     ("error", "number"),
     [
@@ -79,6 +82,8 @@ def test_no_file_system_is_blamed_if_none_is_full(spaces: dict[str, tuple[int, i
         (RuntimeError("can't start new thread"), errno.EAGAIN),
         (RuntimeError("unable to write to file </torch_123_0>: No space left on device (28)"), errno.ENOSPC),
         (RuntimeError("unable to mmap 40 bytes from file </memfd>: Cannot allocate memory (12)"), errno.ENOMEM),
+        (RuntimeError(f"{ALLOCATOR}: can't allocate memory: you tried to allocate 8796093022208 bytes."), errno.ENOMEM),
+        (RuntimeError("my can't allocate memory"), None),
         (ValueError("Error while serializing: I/O error: No space left on device (os error 28)"), errno.ENOSPC),
         (RuntimeError("sizes do not match: (28)"), None),
         (RuntimeError("a shape: No space left on device (12)"), None),
@@ -126,13 +131,21 @@ def test_memory_without_a_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EACCES, errno.EPERM])
-def test_file_system_that_fails_is_named(spaces: dict[str, tuple[int, int]], number: int) -> None:
+def test_file_system_that_fails_is_named(
+    spaces: dict[str, tuple[int, int]], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spaces["/data"] = (3, 4)
     assert explain(OSError(number, "", "/data/run/x")) == (
         f"{os.strerror(number)}: on the file system /data",
         f"make /data usable, then {RESUME}",
     )
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
     assert explain(OSError(number, "")) is None
+    monkeypatch.setattr(os, "access", lambda path, mode: path != Path("/dev/shm"))
+    assert explain(OSError(number, "")) == (
+        f"{os.strerror(number)}: shared memory, /dev/shm, cannot be written",
+        "make /dev/shm writable, or use --workers 0",
+    )
 
 
 def test_folder_that_is_gone_is_named(tmp_path: Path) -> None:

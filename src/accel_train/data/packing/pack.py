@@ -224,7 +224,7 @@ def _lock(folder: Path) -> FolderLock:
     try:
         lock.acquire()
     except UserError as error:
-        raise UserError(error.message, "stop it first, or pack to another folder") from None
+        raise UserError(error.message, error.hint.replace("give another --output", "pack to another folder")) from None
     return lock
 
 

@@ -172,6 +172,16 @@ def test_folders_without_permission_are_rejected_by_name(tmp_path: Path) -> None
         (tmp_path / "closed").chmod(0o700)
 
 
+def test_lock_of_another_user_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "dst"
+    folder.mkdir()
+    (folder / ".lock").touch(0o444)
+    with no_privileges(), pytest.raises(UserError) as caught:
+        begin(pictures(tmp_path / "src"), folder, 8)
+    assert caught.value.message == f"cannot lock {folder}: no permission for {folder}/.lock"
+    assert caught.value.hint == "let its owner make it writable, or pack to another folder"
+
+
 def test_damaged_picture_is_named(tmp_path: Path) -> None:
     source = pictures(tmp_path / "src")
     damaged = source / "b" / "3.png"
