@@ -64,7 +64,7 @@ def test_underscores_are_dashes(call: Call, options: str) -> None:
         ("train --json=", "--json  is neither true nor false"),
         ("bench --compile perhaps", "--compile perhaps is neither true nor false"),
         ("evaluate RUN --json=maybe", "--json maybe is neither true nor false"),
-        ("train --batch_sie 3", "No such option: --batch_sie"),
+        ("train --batch_sie 3", "there is no option --batch_sie"),
     ],
 )
 def test_other_values_of_flags_are_refused(call: Call, words: str, named: str) -> None:

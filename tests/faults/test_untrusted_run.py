@@ -148,9 +148,9 @@ def test_run_with_own_code_is_resumed_by_its_command(place: Runner) -> None:
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"image_size": "8"}, "image_size is '8': input should be a valid integer"),
-        ({"image_size": 10**30}, "image_size is 1000000000000000000000000000000: input should be less than"),
-        ({"std": [0.0]}, "std.0 is 0.0: input should be greater than 0"),
+        ({"image_size": "8"}, "image_size is '8': must be a whole number"),
+        ({"image_size": 10**30}, "image_size is 1000000000000000000000000000000: must be at most"),
+        ({"std": [0.0]}, "std.0 is 0.0: must be greater than 0"),
         ({"classes": {"a": 1}}, "classes is {'a': 1}: input should be a valid tuple"),
         ({"model": "\x1b]0;owned\x07", "matches": 5}, "matches is 5: input should be a valid tuple"),
         ({"pickle": "\x1b[2J"}, "pickle is unknown"),

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import typer.core
-from pydantic import ValidationError
 
 from accel_train import __version__
 from accel_train.cli.bench import bench
@@ -20,6 +18,7 @@ from accel_train.cli.evaluate import evaluate
 from accel_train.cli.options import OptionsWithValues
 from accel_train.cli.pack import pack
 from accel_train.cli.train import train
+from accel_train.cli.usage import usage_error
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
 from accel_train.distributed.launcher import USERS_MISTAKE
 from accel_train.distributed.schedulers import join, rank_in
@@ -36,7 +35,7 @@ _PEER_LOST = ("gloo/transport", "ncclRemoteError", "Connection reset by peer")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Train image classifiers: the same run on one CPU or on many GPUs.",
 )
 app.command(cls=OptionsWithValues, epilog="`accel_train train --help-all` shows all options.")(train)
@@ -99,7 +98,7 @@ def _run(signals: StopSignals) -> int:
 def _explain(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         if message := error.format_message():  # empty if no command was given: the help has been printed
-            _print_error(*_usage(error, message))
+            _print_error(*usage_error(error, message))
         return USERS_MISTAKE
     if isinstance(error, UserError):
         if error.everywhere and local_rank() > 0:
@@ -138,20 +137,6 @@ def _told_by_local_rank_0() -> bool:
         with suppress(psutil.Error, UserError, ValueError):
             ranks.append(rank_in(sibling.environ()))
     return launched_rank() - local_rank() not in ranks
-
-
-def _usage(error: typer.TyperException, message: str) -> tuple[str, str]:
-    """Return message and hint for an invalid argument, with its value, which Typer's message leaves out."""
-    possibilities = getattr(error, "possibilities", None)
-    if possibilities:
-        return message.partition(" (Possible")[0], f"did you mean {' or '.join(possibilities)}?"
-    option, cause, context = getattr(error, "param", None), error.__cause__, getattr(error, "ctx", None)
-    if isinstance(cause, ValidationError) and isinstance(option, typer.core.TyperOption):
-        first = cause.errors()[0]
-        reason = first["msg"].removeprefix("Value error, ")
-        flag = option.opts[0]
-        return f"{flag} {first['input']}: {reason[0].lower()}{reason[1:]}", f"{flag}: {option.help}"
-    return message, f"see {context.command_path if context else 'accel_train train'} --help"
 
 
 def _print_error(message: str, hint: str) -> None:

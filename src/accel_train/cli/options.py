@@ -1,7 +1,6 @@
 """Makes Typer options from the fields of a config."""
 
 import inspect
-import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from accel_train.config.fields import Config, Everyday, expand_home, help_of, marked, panel_of
+from accel_train.config.fields import Config, Everyday, choices_of, expand_home, help_of, marked, panel_of
 from accel_train.config.import_string import check_code_in_file
 from accel_train.config.load import make_config, read_yaml
 from accel_train.errors import UserError
@@ -30,7 +29,11 @@ class OptionsWithValues(typer.core.TyperCommand):
     """A command that also accepts ``--flag true`` and ``--batch_size 32``: SageMaker passes options so."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_usual_form(args, self.get_params(ctx))))
+        try:
+            return super().parse_args(ctx, list(_usual_form(args, self.get_params(ctx))))
+        except typer.TyperException as error:
+            error.ctx = ctx  # type: ignore[attr-defined] # a missing value has none
+            raise
 
 
 def _usual_form(words: Sequence[str], parameters: Sequence[Any]) -> Iterator[str]:
@@ -126,28 +129,46 @@ def _signature(command: Command, kind: type[Config], help_all: bool) -> inspect.
 
 
 def _option(kind: type[Config], name: str, *, hidden: bool) -> inspect.Parameter:
+    """Return the parameter of a field: a flag, or texts, which pydantic reads like the values of a file."""
     field = kind.model_fields[name]
     default = "" if field.default is None or field.default is False else f" Default: {field.default}."
+    value, choices = _value_type(field.annotation), choices_of(kind, name)
     option = typer.Option(
-        help=help_of(kind, name) + default, rich_help_panel=panel_of(kind, name), show_default=False, hidden=hidden
+        help=help_of(kind, name) + default,
+        rich_help_panel=panel_of(kind, name),
+        show_default=False,
+        hidden=hidden,
+        metavar=None if value is bool else f"<{'|'.join(choices) or value.__name__.lower()}>",
+        autocompletion=_completion(choices) if choices else None,
     )
-    return _keyword(name, field.default, Annotated[_for_typer(field.annotation), option])
+    for_typer = bool if value is bool else list[str] if _is_list(field.annotation) else str
+    return _keyword(name, field.default, Annotated[for_typer | None, option])
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _for_typer(annotation: Any) -> Any:
-    """Drop bounds, which pydantic checks, and turn tuple[X, ...] into list[X]: Typer repeats options of lists only."""
-    arguments = typing.get_args(annotation)
-    if typing.get_origin(annotation) is Annotated:
-        return _for_typer(arguments[0])
-    if typing.get_origin(annotation) is tuple:
-        return list[_for_typer(arguments[0])]  # type: ignore[misc]
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return typing.Union[tuple(map(_for_typer, arguments))]  # noqa: UP007
-    return annotation
+def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return what Typer calls to complete a value."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(incomplete)]
+
+    return complete
+
+
+def _value_type(annotation: Any) -> type:
+    """Return the type of an option's values: str also for a choice, Path for UserPath, float for tuple[float, ...]."""
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return annotation
+    if typing.get_origin(annotation) is typing.Literal:
+        return str
+    return _value_type(typing.get_args(annotation)[0])
+
+
+def _is_list(annotation: Any) -> bool:
+    return any(typing.get_origin(each) is tuple for each in (annotation, *typing.get_args(annotation)))
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import types
+import typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -67,6 +69,14 @@ class Everyday:
     """Marks a field that ``train --help`` shows; ``--help-all`` shows the others too."""
 
 
+def split_list(value: object) -> object:
+    """Split what was given as 30,60,80, once or several times."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        return value
+    return [part.strip() for text in texts for part in text.split(",")]
+
+
 def _worker_count(value: object) -> str:
     if value != "auto" and not (str(value).isdecimal() and int(str(value)) <= _MOST_WORKERS):
         raise UserError(f"--workers {value} is neither auto nor a number", f"give auto, or 0 to {_MOST_WORKERS:,}")
@@ -106,6 +116,20 @@ def panel_of(kind: type[Config], name: str) -> str | None:
     return next(base.panel for base in configs if name in inspect.get_annotations(base))
 
 
-def help_of(kind: type[Config], name: str) -> str:
-    """Return the docstring of a config's field on one line."""
-    return " ".join((kind.model_fields[name].description or "").split())
+def choices_of(kind: type[BaseModel], name: str) -> tuple[str, ...]:
+    """Return the values among which a field chooses; none if it takes others too."""
+    return _choices(kind.model_fields[name].annotation)
+
+
+def _choices(annotation: object) -> tuple[str, ...]:
+    if typing.get_origin(annotation) is Literal:
+        return tuple(map(str, typing.get_args(annotation)))
+    kinds = [each for each in typing.get_args(annotation) if each is not types.NoneType]
+    return _choices(kinds[0]) if len(kinds) == 1 else ()
+
+
+def help_of(kind: type[BaseModel], name: str) -> str:
+    """Return the docstring of a config's field on one line, that of a base if the config only narrows the type."""
+    bases = (base for base in kind.__mro__ if issubclass(base, BaseModel) and name in base.model_fields)
+    texts = (base.model_fields[name].description for base in bases)
+    return " ".join((next(filter(None, texts), "") or "").split())

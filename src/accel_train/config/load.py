@@ -1,21 +1,22 @@
 """Makes configs from options and YAML files."""
 
-import difflib
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from accel_train.config.fields import Config, expand_home, help_of
+from accel_train.config.fields import Config, expand_home
+from accel_train.config.refusals import refusal
+from accel_train.config.suggest import OPTIONS, did_you_mean, suggestions
 from accel_train.errors import UserError, shown
 from accel_train.system.regular_files import read_regular
 
 C = TypeVar("C", bound=Config)
+_SYNONYMS = {other: option.replace("-", "_") for other, option in OPTIONS.items()}
 
 _MOST_BYTES = 2**16
 """Of a YAML file: it is read at less than 1 MB/s."""
-_MOST_SHOWN = 200
 _OWN_FIFOS = (Path("/dev/fd"), Path("/proc/self/fd"))
 """Where a shell's ``<(…)`` is found."""
 
@@ -42,7 +43,8 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
         raise UserError(f"{path} has no `key: value` pairs", "write one `key: value` per line")
     for key in values:
         if key not in fields:
-            raise UserError(f"unknown key {shown(key)} in {path}", _suggestion(str(key), fields))
+            hint = did_you_mean(suggestions(str(key), fields, _SYNONYMS), "see accel_train train --help-all")
+            raise UserError(f"unknown key {shown(key)} in {path}", hint)
     return values
 
 
@@ -86,17 +88,8 @@ def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) 
         raise UserError(conflict.message + together * bool(files), conflict.hint) from None
     except ValidationError as failure:
         first = failure.errors()[0]
-        name = str(first["loc"][0])
-        origin = origins.get(name, "flag")
-        flag = "--" + name.replace("_", "-")
-        source = "" if origin == "flag" else f" in {origin}"
-        hint = f"{flag}: {help_of(kind, name)}"
-        if first["type"] == "missing":
-            raise UserError(f"{flag} is missing{source}", hint) from None
-        reason = first["msg"].removeprefix("Value error, ")
-        reason = reason[0].lower() + reason[1:]
-        value = first["input"] if isinstance(first["input"], str) else shown(first["input"])
-        raise UserError(f"{flag} {value[:_MOST_SHOWN]}{source}: {reason}", hint) from None
+        origin = origins.get(str(first["loc"][0]), "flag")
+        raise refusal(kind, first, None if origin == "flag" else origin) from None
 
 
 def read_config(path: Path, kind: type[C]) -> C:
@@ -107,8 +100,3 @@ def read_config(path: Path, kind: type[C]) -> C:
     """
     values = read_yaml(path, set(kind.model_fields))
     return make_config(kind, values, dict.fromkeys(kind.model_fields, str(path)))
-
-
-def _suggestion(key: str, fields: set[str]) -> str:
-    close = difflib.get_close_matches(key.replace("-", "_"), fields, n=1)
-    return f"did you mean {close[0]}?" if close else "`accel_train train --help-all` lists the options"

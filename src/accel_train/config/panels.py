@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
 from accel_train.config.durations import parse_duration, parse_interval
 from accel_train.config.fields import (
@@ -24,6 +24,7 @@ from accel_train.config.fields import (
     UserName,
     UserPath,
     Workers,
+    split_list,
 )
 from accel_train.errors import UserError
 
@@ -170,15 +171,15 @@ class LearningRate(Config):
     """Epochs of linear warmup. Default: 1, at most a fifth of the run."""
     warmup_from: NonNegativeFloat | None = None
     """Learning rate of the first update. Default: the unscaled --lr if scaling raises it, else 1 % of the peak."""
-    milestones: tuple[float, ...] | None = None
-    """Epoch at which --schedule step multiplies the learning rate by --gamma; repeat it for more."""
+    milestones: Annotated[tuple[float, ...] | None, BeforeValidator(split_list)] = None
+    """Epochs at which --schedule step multiplies the learning rate by --gamma, such as 30,60,80."""
     gamma: Annotated[float | None, Field(gt=0, lt=1)] = None
     """Factor of --schedule step. Default: 0.1."""
 
     @model_validator(mode="after")
     def _refuse_without_effect(self) -> Self:
         if self.schedule == "step" and not self.milestones:
-            raise UserError("--schedule step has no milestones", "add --milestones EPOCH, once for each drop")
+            raise UserError("--schedule step has no milestones", "add its epochs, such as --milestones 30,60")
         if self.schedule != "step":
             for name, value in (("milestones", self.milestones), ("gamma", self.gamma)):
                 if value is not None:

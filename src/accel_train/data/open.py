@@ -1,6 +1,5 @@
 """Opens a data set by its name: the one place that knows all sources."""
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accel_train.config.import_string import import_object, is_function_name
+from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.data.packing.manifest import is_packed
 from accel_train.data.sources.base import DataSet, Request, Source, spread
 from accel_train.data.sources.builtin import open_digits, open_torchvision
@@ -122,12 +122,12 @@ def _find_opener(name: str) -> Opener:
     for matches, opener in _BY_FORM:
         if matches(name):
             return opener
-    close = difflib.get_close_matches(name, [*PUBLISHED, "synthetic"], n=1)
+    otherwise = (
+        f"give a folder that exists, from {Path.cwd()}"
+        if os.sep in name
+        else f"choose {', '.join(PUBLISHED)}, synthetic, a folder or my.module:function"
+    )
     raise UserError(
         f"--data {name}: neither a known data set nor a folder",
-        f"did you mean {close[0]}?"
-        if close
-        else f"give a folder that exists, from {Path.cwd()}"
-        if os.sep in name
-        else f"choose {', '.join(PUBLISHED)}, synthetic, a folder or my.module:function",
+        did_you_mean(suggestions(name, [*PUBLISHED, "synthetic"]), otherwise),
     )

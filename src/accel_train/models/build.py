@@ -1,10 +1,10 @@
 """Builds a model by name and adapts it to the images of a data set."""
 
-import difflib
 from dataclasses import dataclass
 
 from torch import nn
 
+from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError, shown
 from accel_train.models import networks, torchvision_models, user
 from accel_train.models.base import Architecture
@@ -59,11 +59,10 @@ def _find(name: str) -> Architecture:
     for family in FAMILIES:
         if architecture := family.find(name):
             return architecture
-    close = difflib.get_close_matches(name.lower(), model_names())
     *examples, last = (family.example for family in FAMILIES)
     raise UserError(
         f"unknown model {shown(name)}",
-        f"did you mean {' or '.join(close)}?" if close else f"use {', '.join(examples)}, or {last}",
+        did_you_mean(suggestions(name, model_names()), f"use {', '.join(examples)}, or {last}"),
     )
 
 

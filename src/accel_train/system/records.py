@@ -1,6 +1,7 @@
 """Reads JSON that anybody may have written: each value is checked against the type that it must have."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -20,6 +21,18 @@ Text = Annotated[str, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+
+
+_REASONS: dict[str, Callable[[dict[str, Any]], str]] = {
+    **dict.fromkeys(("float_parsing", "float_type"), lambda limits: "must be a number"),
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), lambda limits: "must be a whole number"),
+    "finite_number": lambda limits: "must be finite",
+    "greater_than": lambda limits: f"must be greater than {_number(limits['gt'])}",
+    "greater_than_equal": lambda limits: f"must be at least {_number(limits['ge'])}",
+    "less_than": lambda limits: f"must be less than {_number(limits['lt'])}",
+    "less_than_equal": lambda limits: f"must be at most {_number(limits['le'])}",
+}
+"""By pydantic's type of error."""
 
 
 def read_record(path: Path, kind: type[T], expected_format: int) -> T:
@@ -72,6 +85,18 @@ def _adapter(kind: Any) -> "TypeAdapter[list[Any]]":
     return TypeAdapter(list[kind], config=ConfigDict(extra="forbid"))  # a dataclass alone takes no config
 
 
+def reason_of(failure: "ErrorDetails") -> str:
+    """Return why pydantic refused a value, as the end of a sentence."""
+    if explain := _REASONS.get(failure["type"]):
+        return explain(failure.get("ctx", {}))
+    message = failure["msg"].removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:g}"
+
+
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
@@ -81,12 +106,11 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _described(error: "ErrorDetails") -> str:
-    reason = error["msg"]
     if error["type"] == "value_error":
-        return reason.removeprefix("Value error, ")
+        return error["msg"].removeprefix("Value error, ")
     place = ".".join(shown(key).strip("'") for key in error["loc"][1:]) or "it"
     if error["type"] == "missing":
         return f"{place} is missing"
     if error["type"] == "unexpected_keyword_argument":
         return f"{place} is unknown"
-    return f"{place} is {shown(error['input'])}: {reason[0].lower()}{reason[1:]}"
+    return f"{place} is {shown(error['input'])}: {reason_of(error)}"

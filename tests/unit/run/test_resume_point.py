@@ -127,10 +127,10 @@ def test_stored_config_that_cannot_be_right_is_refused_by_its_file() -> None:
     folder = make_run(Path("run"), 3)
     text = (folder / "config.yaml").read_text()
     for old, new, message in (
-        ("epochs: 3", "epochs: -3", "--epochs -3 in run/config.yaml: input should be greater than 0"),
+        ("epochs: 3", "epochs: -3", "--epochs -3 in run/config.yaml: must be greater than 0"),
         ("epochs: 3", "", "--epochs is missing in run/config.yaml"),
-        ("batch_size: 8", "batch_size: [8]", "--batch-size [8] in run/config.yaml: input should be a valid integer"),
-        ("epochs: 3", "epochs: 1" + "0" * 30, "run/config.yaml: input should be less than or equal to"),
+        ("batch_size: 8", "batch_size: [8]", "--batch-size [8] in run/config.yaml: must be a whole number"),
+        ("epochs: 3", "epochs: 1" + "0" * 30, "run/config.yaml: must be at most"),
     ):
         (folder / "config.yaml").write_text(text.replace(f"\n{old} ", f"\n{new} "))
         with pytest.raises(UserError) as refused:

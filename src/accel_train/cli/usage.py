@@ -1,0 +1,58 @@
+"""Explains a command line that cannot be read, and suggests what the user may have meant."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from accel_train.config.suggest import COMMANDS, OPTIONS, did_you_mean, suggestions
+from accel_train.system.records import reason_of
+
+
+def usage_error(error: Exception, message: str) -> tuple[str, str]:
+    """Return message and hint for one of Typer's errors; `message` is its own."""
+    context: Any = getattr(error, "ctx", None)
+    see = f"see {context.command_path if context else 'accel_train'} --help"
+    option = getattr(error, "option_name", None)
+    if context is None:
+        return message, see
+    if message.startswith("No such command"):
+        return _unknown_command(context, message)
+    if option and message.startswith("No such option"):
+        return _unknown_option(context, option)
+    if option:
+        parameter = next(each for each in context.command.params if option in each.opts)
+        return f"{option} needs a value", f"{option}: {parameter.help}"
+    if parameter := getattr(error, "param", None):
+        return _bad_value(error, message, parameter)
+    return message, see
+
+
+def _bad_value(error: Exception, message: str, parameter: Any) -> tuple[str, str]:
+    """Explain a value that Typer refused with pydantic's reason, or a missing argument."""
+    option = next((name for name in parameter.opts if name.startswith("-")), "")
+    hint = f"{option or parameter.name.upper()}: {parameter.help}"
+    if isinstance(error.__cause__, ValidationError):
+        first = error.__cause__.errors()[0]
+        return f"{option} {first['input']}: {reason_of(first)}".strip(), hint
+    return (f"{parameter.name.upper()} is missing" if message.startswith("Missing") else message), hint
+
+
+def _unknown_command(context: Any, message: str) -> tuple[str, str]:
+    name, commands = message.split("'")[1], list(context.command.commands)
+    return f"there is no command {name}", did_you_mean(
+        suggestions(name, commands, COMMANDS), f"the commands are {', '.join(commands)}"
+    )
+
+
+def _unknown_option(context: Any, option: str) -> tuple[str, str]:
+    names = [name for each in context.command.params for name in each.opts if name.startswith("--")]
+    if meant := suggestions(option, names, {f"--{other}": f"--{ours}" for other, ours in OPTIONS.items()}):
+        return f"there is no option {option}", did_you_mean(meant, "")
+    above = context.parent
+    if above and any(option in each.opts for each in above.command.params):
+        return f"{option} is no option of {context.command_path}", f"did you mean {above.command_path} {option}?"
+    for name, command in getattr(context.command, "commands", {}).items():
+        if any(option in each.opts for each in command.params):
+            return f"there is no option {option}", f"did you mean {context.command_path} {name} {option}?"
+    help_all = " --help-all" if "--help-all" in names else " --help"
+    return f"there is no option {option}", f"see {context.command_path}{help_all}"

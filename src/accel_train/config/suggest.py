@@ -1,0 +1,112 @@
+"""Suggests the name that a user may have meant."""
+
+import difflib
+import re
+from collections.abc import Collection, Iterable
+
+OPTIONS = {
+    "arch": "model",
+    "amp": "precision",
+    "batch": "batch-size",
+    "bs": "batch-size",
+    "checkpoint": "resume",
+    "classes": "data",
+    "config-file": "config",
+    "cpu": "device",
+    "ckpt": "resume",
+    "crop-size": "image-size",
+    "dataset": "data",
+    "data-path": "data",
+    "deterministic": "exact",
+    "dist-backend": "backend",
+    "early-stopping": "patience",
+    "ema-decay": "ema",
+    "gpu": "device",
+    "gpus": "processes",
+    "grad-accum-steps": "accumulate",
+    "gradient-accumulation-steps": "accumulate",
+    "gradient-clipping": "clip-norm",
+    "img-size": "image-size",
+    "jobs": "workers",
+    "learning-rate": "lr",
+    "lr-scheduler": "schedule",
+    "lr-schedule": "schedule",
+    "max-epochs": "epochs",
+    "max-grad-norm": "clip-norm",
+    "mixed-precision": "precision",
+    "network": "model",
+    "nproc": "processes",
+    "nproc-per-node": "processes",
+    "num-epochs": "epochs",
+    "num-gpus": "processes",
+    "num-processes": "processes",
+    "num-workers": "workers",
+    "opt": "optimizer",
+    "out": "output",
+    "output-dir": "output",
+    "pretrained": "init-from",
+    "restore": "resume",
+    "run-folder": "output",
+    "save-dir": "output",
+    "scheduler": "schedule",
+    "smoothing": "label-smoothing",
+    "sync-bn": "batch-size",
+    "train-batch-size": "batch-size",
+    "val-split": "val-fraction",
+    "wd": "weight-decay",
+    "world-size": "processes",
+}
+"""Names that options of ours have in other trainers."""
+
+VALUES = {
+    "adam": "adamw",
+    "bfloat16": "bf16",
+    "cosine-annealing": "cosine",
+    "distributed": "ddp",
+    "double": "fp64",
+    "float16": "fp16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "fsdp": "fsdp2",
+    "full": "fp32",
+    "gpu": "cuda",
+    "half": "fp16",
+    "momentum": "sgd",
+    "multistep": "step",
+    "nesterov": "sgd",
+    "nvidia": "cuda",
+    "square-root": "sqrt",
+}
+"""Names that values of ours have in other trainers."""
+
+COMMANDS = {"benchmark": "bench", "eval": "evaluate", "fit": "train", "run": "train", "test": "evaluate"}
+"""Names that commands of ours have in other programs."""
+
+_MOST = 3
+
+
+def suggestions(name: str, known: Iterable[str], synonyms: dict[str, str] | None = None) -> list[str]:
+    """Return the known names closest to a wrong one, the best first: at most three, none if nothing is close.
+
+    A name that differs in case, dashes or underscores comes first, then a synonym, names of which it is the beginning,
+    such as a plural, and at last one of similar letters.
+    """
+    key = _key(name)
+    by_key = {_key(each): each for each in known}
+    others = {_key(other): meant for other, meant in (synonyms or {}).items() if meant in by_key.values()}
+    if sure := by_key.get(key) or others.get(key):
+        return [sure]
+    longer = sorted(
+        (each for each in by_key if len(key) > 1 and each.startswith(key)), key=lambda each: (len(each), each)
+    )
+    similar = difflib.get_close_matches(key, by_key, n=1, cutoff=0.7)
+    return [by_key[each] for each in (longer or similar)[:_MOST]]
+
+
+def did_you_mean(names: Collection[str], otherwise: str) -> str:
+    """Return a hint that names what the user may have meant, or another hint if that is nothing."""
+    return f"did you mean {' or '.join(names)}?" if names else otherwise
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
