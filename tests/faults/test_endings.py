@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import resource
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from helpers.faults import ENDLESS, TINY, Program, finished, ranks, started
+from helpers.faults import ENDLESS, JOB_OF_A_SHELL, TINY, Program, Terminal, closing, finished, ranks, started
 from helpers.marks import by_target, slow
 from helpers.processes import wait_for_end, wait_until
 from helpers.runner import LAUNCHERS, read_metrics
@@ -24,11 +23,6 @@ from accel_train.checkpoints.store import newest_valid, update_of
 
 PLACES = list(itertools.product(LAUNCHERS, (1, 2)))
 BRIEF = (*TINY, "--epochs", "12", "--save-every", "1epoch")
-JOB_OF_A_SHELL = (
-    *(sys.executable, "-c"),
-    "import subprocess, sys; sys.exit(subprocess.Popen(sys.argv[1:], process_group=0).wait())",
-)
-"""Starts a program as a shell does: the kernel suspends only processes whose parent could continue them."""
 
 
 def epochs(output: Path) -> int:
@@ -126,12 +120,9 @@ def test_suspended_run_goes_on_when_it_is_continued(launcher: str, processes: in
     ("launcher", "processes"), by_target(PLACES, quick=[("accel_train", 1)], more=[("accel_train", 2), ("torchrun", 2)])
 )
 def test_terminal_that_is_gone_saves_and_ends_the_run(launcher: str, processes: int, tmp_path: Path) -> None:
-    master, slave = os.openpty()
-    terminal = dict.fromkeys(("out", "err"), os.ttyname(slave))
-    os.set_blocking(master, False)
-    with training(tmp_path, launcher, processes, streams=terminal) as program:
-        os.close(slave)
-        os.close(master)  # the kernel sends SIGHUP to the command, and refuses all further output
+    terminal = Terminal()
+    with training(tmp_path, launcher, processes, streams=terminal.streams) as program:
+        terminal.close()
         program.process.join(20)
         code = program.process.exitcode
         assert code == 128 + SIGHUP if launcher == "accel_train" else code != 0
@@ -167,11 +158,6 @@ def test_run_finishes_although_the_reader_of_its_output_has_gone(launcher: str, 
         assert "Traceback" not in program.err
     assert epochs(tmp_path / "run") == 200
     assert (tmp_path / "run" / "model.safetensors").is_file()
-
-
-def closing(*descriptors: int) -> tuple[str, ...]:
-    """Return a command that closes standard streams, as `>&-` does, before it becomes another one."""
-    return ("sh", "-c", " ".join(['exec "$@"', *(f"{descriptor}>&-" for descriptor in descriptors)]), "sh")
 
 
 CLOSED = itertools.product(((1,), (2,), (0, 1, 2)), LAUNCHERS, (1, 2))
@@ -226,3 +212,37 @@ def test_pack_finishes_without_a_reader(streams: str, tmp_path: Path) -> None:
         assert program.process.exitcode == 0, program.err
     assert program.err == ""
     finished(tmp_path, "--data", "dst", "--dry-run")
+
+
+OTHERS = {
+    "evaluate": ("run", "--device", "cpu"),
+    "bench": ("--batch-sizes", "8", "--updates", "30", "--data", "synthetic:800,1,8,8,2", "--model", "mlp"),
+}
+STREAMS = list(itertools.product(OTHERS, ((1,), (2,), (0, 1, 2), "pipe"), (1, 2)))
+QUICK_STREAMS = [("evaluate", "pipe", 2), ("evaluate", (1,), 1)]
+MORE_STREAMS = [("bench", (0, 1, 2), 2), ("bench", "pipe", 1)]
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "processes"),
+    by_target(STREAMS, quick=QUICK_STREAMS, more=MORE_STREAMS),
+)
+def test_other_commands_end_in_order_without_a_reader(
+    command: str, closed: tuple[int, ...] | str, processes: int, tmp_path: Path
+) -> None:
+    """Nobody gets the result if the pipe is gone: 141, as of other programs."""
+    if command == "evaluate":
+        finished(tmp_path, *TINY, "--epochs", "1", "--output", "run")
+    reader, writer = os.pipe()
+    os.close(reader)
+    where: dict[str, Any] = (
+        {"wrapper": ("sh", "-c", f'exec "$@" >/proc/{os.getpid()}/fd/{writer}', "sh")}
+        if closed == "pipe"
+        else {"wrapper": closing(*map(int, closed))}
+    )
+    with started(tmp_path, *OTHERS[command], command=command, processes=processes, **where) as program:
+        program.process.join(90)
+        assert program.process.exitcode == (141 if closed == "pipe" else 0), program.out + program.err
+    assert "Traceback" not in program.err
+    assert "error:" not in program.err
+    os.close(writer)

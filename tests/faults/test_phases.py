@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR2, SIGXCPU, Signals
+from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR2, SIGXCPU, Signals
+from typing import Any
 
+import psutil
 import pytest
-from helpers.faults import ENDLESS, TINY, Program, loader_workers, started
+from helpers.faults import ENDLESS, JOB_OF_A_SHELL, TINY, Program, Terminal, loader_workers, ranks, started
 from helpers.marks import by_target, slow
 from helpers.processes import lives, wait_for_end, wait_until
 from helpers.runner import LAUNCHERS, Runner, read_metrics
@@ -29,11 +31,17 @@ def environment(phase: str, seconds: float = 1.5) -> dict[str, str]:
 
 @contextmanager
 def phased(
-    folder: Path, phase: str, *words: str, seconds: float = 1.5, processes: int = 1, launcher: str = "accel_train"
+    folder: Path,
+    phase: str,
+    *words: str,
+    seconds: float = 1.5,
+    processes: int = 1,
+    launcher: str = "accel_train",
+    **where: Any,
 ) -> Iterator[Program]:
-    """Start a run in the folder `run`."""
+    """Start a run in the folder `run`; `where` as for `started`."""
     given = (*ENDLESS, *MODEL, *words, "--output", folder / "run")
-    where = environment(phase, seconds)
+    where |= environment(phase, seconds)
     with started(folder, *given, processes=processes, launcher=launcher, **where) as program:
         yield program
 
@@ -99,6 +107,50 @@ def test_signal_during_the_last_save_lets_the_run_finish(number: Signals, proces
     assert "ended          all epochs done" in program.out
     assert (tmp_path / "run" / "model.safetensors").is_file()
     assert saved_update(tmp_path) == read_metrics(tmp_path / "run", "epoch")[-1]["update"]
+
+
+PHASES = {"start-up": (), "validation": (), "save": ("--save-every", "4updates"), "last save": ("--epochs", "2")}
+EVERYWHERE = list(itertools.product(PHASES, (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("phase", "processes"), by_target(EVERYWHERE, quick=[("validation", 2)], more=[("save", 1), ("last save", 2)])
+)
+def test_terminal_that_is_gone_ends_a_run_in_any_phase(phase: str, processes: int, tmp_path: Path) -> None:
+    terminal = Terminal()
+    with phased(tmp_path, phase, *PHASES[phase], processes=processes, streams=terminal.streams) as program:
+        reach(program, phase)
+        tree = program.tree()
+        terminal.close()
+        program.process.join(20)
+        for process in tree:
+            wait_for_end(process, 10)
+    assert program.process.exitcode == (0 if phase == "last save" else 128 + SIGHUP)
+    if phase == "start-up":
+        assert not (tmp_path / "run" / "checkpoints").exists()
+    elif phase == "last save":
+        assert saved_update(tmp_path) == read_metrics(tmp_path / "run", "epoch")[-1]["update"]
+    else:
+        assert_resumes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("phase", "processes"), by_target(EVERYWHERE, quick=[("save", 2)], more=[("validation", 1), ("last save", 2)])
+)
+def test_run_suspended_in_any_phase_finishes_once_it_is_continued(phase: str, processes: int, tmp_path: Path) -> None:
+    words = (*PHASES[phase], "--epochs", "2")
+    with phased(tmp_path, phase, *words, processes=processes, wrapper=JOB_OF_A_SHELL) as shell:
+        reach(shell, phase)
+        (command,) = psutil.Process(shell.pid).children()
+        members = [command, *ranks(command)]
+        os.killpg(command.pid, SIGTSTP)
+        wait_until(lambda: all(member.status() == psutil.STATUS_STOPPED for member in members), 5)
+        time.sleep(2)  # longer than the phase
+        os.killpg(command.pid, SIGCONT)
+        assert shell.wait(30) == 0, shell.out + shell.err
+    assert len(read_metrics(tmp_path / "run", "epoch")) == 2
+    assert saved_update(tmp_path) == read_metrics(tmp_path / "run", "epoch")[-1]["update"]
+    assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("seconds", [6, pytest.param(14, marks=pytest.mark.chaos)])
@@ -192,14 +244,13 @@ ENDINGS = ("SIGHUP", "SIGUSR2", "SIGXCPU", "terminal")
 def ended(folder: Path, ending: str, command: str, *words: str | Path, processes: int = 1, marker: str) -> Program:
     """Start a command, end it once a file exists that matches `marker`, and check exit code and processes."""
     number = SIGHUP if ending == "terminal" else Signals[ending]
-    master, slave = os.openpty()
-    streams = dict.fromkeys(("out", "err"), os.ttyname(slave)) if ending == "terminal" else {}
+    terminal = Terminal()
+    streams = terminal.streams if ending == "terminal" else {}
     where = environment("validation", 4)
     with started(folder, *words, command=command, processes=processes, streams=streams, **where) as program:
         wait_until(lambda: list(folder.glob(marker)) != [] or not program.process.is_alive(), 60)
         tree = program.tree()
-        os.close(slave)
-        os.close(master)
+        terminal.close()
         if ending != "terminal":
             os.kill(program.pid, number)
         program.process.join(20)

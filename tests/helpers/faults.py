@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,6 +152,32 @@ def started(
         yield program
     finally:
         program.kill()
+
+
+JOB_OF_A_SHELL = (
+    *(sys.executable, "-c"),
+    "import subprocess, sys; sys.exit(subprocess.Popen(sys.argv[1:], process_group=0).wait())",
+)
+"""Starts a program as a shell does: the kernel suspends only processes whose parent could continue them."""
+
+
+def closing(*descriptors: int) -> tuple[str, ...]:
+    """Return a command that closes standard streams, as `>&-` does, before it becomes another one."""
+    return ("sh", "-c", " ".join(['exec "$@"', *(f"{descriptor}>&-" for descriptor in descriptors)]), "sh")
+
+
+class Terminal:
+    """A terminal for a started program."""
+
+    def __init__(self) -> None:
+        self._ends = os.openpty()
+        os.set_blocking(self._ends[0], False)
+        self.streams = dict.fromkeys(("out", "err"), os.ttyname(self._ends[1]))
+
+    def close(self) -> None:
+        """Close it: the kernel sends SIGHUP to the program, and refuses all further output."""
+        for end in reversed(self._ends):
+            os.close(end)
 
 
 def finished(folder: Path, *words: str | Path, code: int = 0) -> Program:
