@@ -248,8 +248,8 @@ def test_run_folder_that_is_taken_away_is_one_error(
 @pytest.mark.parametrize(
     ("number", "error"),
     [
-        (9, "a loader worker (was killed|exited), perhaps because memory is full"),
-        (11, "a loader worker (crashed: Segmentation fault|exited, perhaps because memory is full)"),
+        (9, "a loader worker (was killed|exited), perhaps because .*memory is full"),
+        (11, "a loader worker (crashed: Segmentation fault|exited, perhaps because a file has become shorter, .*)"),
         (7, "a loader worker (ended by a bus error: a file of the data has become shorter.*|exited, .*)"),
     ],
 )
@@ -259,7 +259,7 @@ def test_killed_loader_worker_is_named(tmp_path: Path, number: int, error: str) 
         program.wait_for_epoch()
         workers = loader_workers(program.ranks()[0])
         workers[0].send_signal(number)
-        assert program.wait(20) == 2
+        assert program.wait(60) == 2  # torch waits 5 s for each worker at times
         lines = [line.removeprefix("\0") for line in program.err.splitlines()]  # torch's worker wrote before
         errors = [line for line in lines if line.startswith("error:")]
         assert len(errors) == 1

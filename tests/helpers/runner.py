@@ -141,11 +141,11 @@ def clean_environment() -> dict[str, str]:
     """Return this process's environment without the variables of launchers and terminals."""
     of_clusters = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL")
     launchers = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-    terminals = {"NO_COLOR", "COLUMNS", "LINES"}
+    others = {"NO_COLOR", "COLUMNS", "LINES", "TORCHINDUCTOR_CACHE_DIR"}  # torch sets the last
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in launchers | terminals and not name.startswith(("ACCELERATE_", "ACCEL_TRAIN_", *of_clusters))
+        if name not in launchers | others and not name.startswith(("ACCELERATE_", "ACCEL_TRAIN_", *of_clusters))
     }
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
 

@@ -4,6 +4,7 @@ import itertools
 import json as json_format
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -67,7 +68,16 @@ def bench(
     data = config.data or f"synthetic:{max(setting.images for setting in settings)},1,28,28,10"
     title = f"{config.model} on {data}, {quantity(config.processes, 'process', 'processes')}"
     measured = _measure(config, data, settings, signals)
-    rows = _print_records(measured) if json else _show_table(title, measured)
+    try:
+        rows = _print_records(measured) if json else _show_table(title, measured)
+    except OSError:
+        if signals.reason is None:  # else it is the terminal, which is gone
+            raise
+    if signals.reason:
+        with suppress(OSError):
+            sys.stderr.write(f"ended by {signals.reason.name}\n")
+            sys.stderr.flush()
+        raise typer.Exit(signals.reason.exit_code)
     if png:
         from accel_train.bench.plot import plot
 
@@ -103,8 +113,7 @@ def _measure(config: BenchConfig, data: str, settings: list[Setting], signals: S
             if signals.reason is None:
                 raise
         if signals.reason:
-            sys.stderr.write(f"ended by {signals.reason.name}\n")
-            raise typer.Exit(signals.reason.exit_code)
+            return
         yield row
 
 

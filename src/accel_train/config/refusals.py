@@ -21,8 +21,9 @@ def refusal(kind: type[BaseModel], failure: ErrorDetails, file: str | None) -> U
     choices = choices_of(kind, name)
     limits = failure.get("ctx", {})
     if choices:
-        reason = f"must be one of {', '.join(choices)}"
-        hint = did_you_mean(suggestions(value, choices, VALUES), f"choose one of {', '.join(choices)}")
+        allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+        reason = f"must be {allowed}"
+        hint = did_you_mean(suggestions(value, choices, VALUES), f"choose {allowed}")
     else:
         reason, hint = reason_of(failure), f"{flag}: {help_of(kind, name)}"
     if _is_percentage(value, limits.get("le", limits.get("lt"))):

@@ -164,8 +164,8 @@ def _lost_worker(signal: str | None) -> Explanation:
         reason = f"a loader worker ended by a bus error, as when shared memory is full: {_space(place)}"
         return Explanation(reason, "enlarge it (docker run --shm-size 1g), or use --workers 0")
     if signal in ("Killed", None):
-        reason = f"a loader worker {'was killed' if signal else 'exited'}, perhaps because memory is full"
-        return Explanation(reason, f"use fewer --workers if it was, and {_RESUMES}")
+        why = "was killed, perhaps because" if signal else "exited, perhaps because a file has become shorter, or"
+        return Explanation(f"a loader worker {why} memory is full", f"use fewer --workers if it is, and {_RESUMES}")
     reason = f"a loader worker crashed: {signal}"
     return Explanation(reason, "find the cause with --workers 0: the process itself then reads the data")
 

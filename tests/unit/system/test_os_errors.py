@@ -170,7 +170,10 @@ def test_current_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest
     [
         ("is killed by signal: Killed. ", "a loader worker was killed, perhaps because memory is full"),
         ("is killed by signal: Segmentation fault. ", "a loader worker crashed: Segmentation fault"),
-        ("exited unexpectedly with exit code 1.", "a loader worker exited, perhaps because memory is full"),
+        (
+            "exited unexpectedly with exit code 1.",
+            "a loader worker exited, perhaps because a file has become shorter, or memory is full",
+        ),
     ],
 )
 def test_lost_loader_worker_is_told(message: str, reason: str) -> None:

@@ -143,7 +143,7 @@ class MappedShards:
         Raises:
             UserError: a shard is damaged.
         """
-        return np.concatenate([self._map(file).path_hashes.copy() for file in self._files])
+        return np.concatenate([self._map(file).path_hashes for file in self._files])
 
     def shorter_side(self, row: int) -> int:
         """Return a side of the picture in a row of the split.
@@ -209,7 +209,8 @@ class MappedShards:
             raise self._damaged(file, "the sha256 of its index differs")
         if problem := _problem(tensors, file.pictures, self._side):
             raise self._damaged(file, problem)
-        return Shard(tensors["pixels"], *(tensors[name].numpy() for name in Shard._fields[1:]))
+        # Copies: should the file become shorter later, places and sizes must stay those that were verified.
+        return Shard(tensors["pixels"], *(tensors[name].numpy().copy() for name in Shard._fields[1:]))
 
     def _damaged(self, file: ShardFile, what: str) -> UserError:
         return UserError(f"{file.path} is damaged: {what}", self._repair)
