@@ -11,7 +11,7 @@ from helpers.privileges import no_privileges
 from helpers.runner import Runner, read_metrics
 
 from accel_train.data.packing.manifest import MANIFEST, read_manifest
-from accel_train.loggers.text import printable
+from accel_train.loggers.text import printable, quantity
 
 TINY = ("--model", "mlp", "--image-size", "32", "--batch-size", "2", "--device", "cpu", "--threads", "1")
 GIVEN = {name: layout for name, layout in LAYOUTS.items() if layout.splits}
@@ -77,7 +77,7 @@ def test_all_commands_find_the_same_pictures(run: Runner, call: Call, layout: La
     for words, images in ((), held_out), (("--data", "pics"), held_out), (("--data", "dst"), of_packed):
         evaluated = call("evaluate", "trained", *words, "--device", "cpu")
         assert evaluated.code == 0, evaluated.err
-        assert f": {images} images, " in evaluated.out
+        assert f": {quantity(images, 'image')}, " in evaluated.out
 
     for note in (note.format(root="pics") for note in layout.notes):
         assert all(f"note: {note}\n" in ended.out for ended in (trained, packed))
