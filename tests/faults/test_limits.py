@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.faults import ENDLESS, TINY, loader_workers, started
-from helpers.marks import slow
+from helpers.marks import chaos, slow
 from helpers.processes import wait_for_end
 from helpers.runner import Ended, Runner, read_metrics
 
@@ -163,7 +163,7 @@ def test_limit_of_file_sizes_is_named_and_the_run_resumes(run: Runner) -> None:
     assert again.code == 0, again.err
 
 
-@pytest.mark.parametrize("limit", [20, *map(slow, (8, 12, 16, 22, 24, 26))])
+@pytest.mark.parametrize("limit", [20, *map(slow, (8, 24)), *map(chaos, (12, 16, 22, 26))])
 def test_limit_of_open_files_is_named(run: Runner, limit: int) -> None:
     ended = under(run, f"ulimit -n {limit}", *BRIEF, "--workers", "2", "--output", "run")
     first, *_ = ended.err.splitlines()
@@ -175,7 +175,7 @@ def test_limit_of_open_files_is_named(run: Runner, limit: int) -> None:
     assert first.endswith(f"Too many open files: this process may open {limit} (ulimit -n)")
 
 
-@pytest.mark.parametrize("limit", [20, *map(slow, (24, 48, 71))])
+@pytest.mark.parametrize("limit", [20, slow(71), *map(chaos, (24, 48))])
 def test_too_few_open_files_for_several_processes_are_named(run: Runner, limit: int) -> None:
     ended = under(run, f"ulimit -n {limit}", *BRIEF, "--output", "run", processes=2)
     assert_one_error(
@@ -185,14 +185,14 @@ def test_too_few_open_files_for_several_processes_are_named(run: Runner, limit: 
     )
 
 
-@pytest.mark.parametrize("processes", [2, slow(4)])
+@pytest.mark.parametrize("processes", [2, chaos(4)])
 def test_needed_open_files_suffice(run: Runner, processes: int) -> None:
     words = (*BRIEF, "--workers", "1", "--output", "run", "--processes", str(processes))
     ended = under(run, f"ulimit -n {64 + 4 * processes}", *words)
     assert ended.code == 0, ended.err
 
 
-@pytest.mark.parametrize("limit", [1_000_000, *map(slow, (200_000, 600_000, 1_500_000, 2_500_000))])
+@pytest.mark.parametrize("limit", [1_000_000, slow(200_000), *map(chaos, (600_000, 1_500_000, 2_500_000))])
 def test_limit_of_memory_is_named(run: Runner, limit: int) -> None:
     ended = under(run, f"ulimit -v {limit}", *BRIEF, "--output", "run")
     size = f"{limit / 2**20:.1f} GiB" if limit >= 2**20 else f"{limit / 2**10:.1f} MiB"

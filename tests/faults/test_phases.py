@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from helpers.faults import ENDLESS, JOB_OF_A_SHELL, TINY, Program, Terminal, loader_workers, ranks, started
-from helpers.marks import by_target, slow
+from helpers.marks import by_target, chaos, slow
 from helpers.processes import lives, wait_for_end, wait_until
 from helpers.runner import LAUNCHERS, Runner, read_metrics
 from PIL import Image
@@ -201,7 +201,7 @@ def test_ctrl_c_right_after_an_epoch_is_saved(launcher: str, processes: int, tmp
     assert program.saved() == saved_update(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_processes_wait_longer_for_a_save_than_for_an_answer(tmp_path: Path) -> None:
     """The second save of one process waits for its first, and the other process for both."""
     with phased(tmp_path, "save", "--save-every", "3updates", processes=2, seconds=14) as program:
@@ -239,6 +239,7 @@ def test_loader_worker_that_is_killed_while_the_run_saves_is_ignored(
 
 
 ENDINGS = ("SIGHUP", "SIGUSR2", "SIGXCPU", "terminal")
+MORE_ENDINGS = [*map(chaos, ENDINGS[:2]), *map(slow, ENDINGS[2:])]
 
 
 def ended(folder: Path, ending: str, command: str, *words: str | Path, processes: int = 1, marker: str) -> Program:
@@ -273,7 +274,7 @@ def test_evaluation_that_is_ended_leaves_no_process(run: Runner, ending: str, pr
     assert ending == "terminal" or program.err == f"ended by {ending}, with nothing to save\n"
 
 
-@pytest.mark.parametrize("ending", [*map(slow, ENDINGS)])
+@pytest.mark.parametrize("ending", MORE_ENDINGS)
 def test_pack_that_is_ended_is_resumed(run: Runner, ending: str, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / "src" / name).mkdir(parents=True)
@@ -287,7 +288,7 @@ def test_pack_that_is_ended_is_resumed(run: Runner, ending: str, tmp_path: Path)
     assert "packed earlier and verified by sha256" in again.out
 
 
-@pytest.mark.parametrize("ending", [*map(slow, ENDINGS)])
+@pytest.mark.parametrize("ending", MORE_ENDINGS)
 def test_bench_that_is_ended_leaves_no_process(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = ("--batch-sizes", "8", "--updates", "100", "--data", "synthetic:800,1,8,8,2", *MODEL)
