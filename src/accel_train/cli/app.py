@@ -23,7 +23,7 @@ from accel_train.distributed.environment import launched, launched_rank, launche
 from accel_train.distributed.launcher import USERS_MISTAKE
 from accel_train.distributed.schedulers import join, rank_in
 from accel_train.errors import UserError
-from accel_train.loggers.text import prepare_streams, printable
+from accel_train.loggers.text import prepare_streams, printable, write_to_stderr
 from accel_train.system import os_errors
 from accel_train.system.process import exit_at_once
 from accel_train.system.signals import StopSignals
@@ -115,7 +115,7 @@ def _explain_failure(error: Exception) -> int:
     if isinstance(error, BrokenPipeError) and _reader_is_gone():  # such as `head`, which has seen enough
         return 128 + signal.SIGPIPE
     if launched() and any(words in str(error) for words in _PEER_LOST):
-        _write_to_stderr(f"rank {launched_rank()} exiting: another rank died\n")
+        write_to_stderr(f"rank {launched_rank()} exiting: another rank died\n")
         return 1
     if explained := os_errors.explain(error):
         if local_rank() == 0 or not _told_by_local_rank_0():
@@ -141,13 +141,7 @@ def _told_by_local_rank_0() -> bool:
 
 def _print_error(message: str, hint: str) -> None:
     lines = (f"{label}: {' '.join(printable(text).split())}" for label, text in (("error", message), ("hint", hint)))
-    _write_to_stderr("".join(line + "\n" for line in lines))
-
-
-def _write_to_stderr(text: str) -> None:
-    with suppress(OSError):  # its reader may be gone, its disk full: the exit code still tells
-        sys.stderr.write(text)
-        sys.stderr.flush()
+    write_to_stderr("".join(line + "\n" for line in lines))
 
 
 def _reader_is_gone() -> bool:

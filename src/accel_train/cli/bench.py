@@ -4,7 +4,6 @@ import itertools
 import json as json_format
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -16,7 +15,7 @@ from accel_train.cli.options import with_options
 from accel_train.config.fields import Augmentation, Config, Device, Precision, expand_home
 from accel_train.distributed.launcher import check_alone
 from accel_train.errors import UserError
-from accel_train.loggers.text import quantity
+from accel_train.loggers.text import quantity, write_to_stderr
 from accel_train.system.signals import StopSignals
 
 _IMAGES = 8_192
@@ -74,9 +73,7 @@ def bench(
         if signals.reason is None:  # else it is the terminal, which is gone
             raise
     if signals.reason:
-        with suppress(OSError):
-            sys.stderr.write(f"ended by {signals.reason.name}\n")
-            sys.stderr.flush()
+        write_to_stderr(f"ended by {signals.reason.name}\n")
         raise typer.Exit(signals.reason.exit_code)
     if png:
         from accel_train.bench.plot import plot

@@ -88,8 +88,8 @@ _MOST = 3
 def suggestions(name: str, known: Iterable[str], synonyms: dict[str, str] | None = None) -> list[str]:
     """Return the known names closest to a wrong one, the best first: at most three, none if nothing is close.
 
-    A name that differs in case, dashes or underscores comes first, then a synonym, names of which it is the beginning,
-    such as a plural, and at last one of similar letters.
+    The first of these that is found: the name in another case or with other dashes; a synonym; names that begin with
+    it, such as a plural; a name of similar letters.
     """
     key = _key(name)
     by_key = {_key(each): each for each in known}

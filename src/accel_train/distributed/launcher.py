@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from accel_train.distributed.accelerate_launch import asked_of_accelerate
 from accel_train.distributed.environment import (
@@ -23,6 +22,7 @@ from accel_train.distributed.environment import (
 )
 from accel_train.distributed.environment_check import check_environment
 from accel_train.errors import UserError
+from accel_train.loggers.text import write_to_stderr
 from accel_train.system.signals import SIGNALS, TYPED, heard, release
 
 _LOOPBACK = "127.0.0.1"
@@ -202,8 +202,7 @@ def _how_it_ended(code: int) -> str:
 
 
 def _say(rank: int, count: int, what: str) -> None:
-    with suppress(OSError):  # its reader may be gone
-        sys.stderr.write(f"rank {rank} of {count} {what}\n")
+    write_to_stderr(f"rank {rank} of {count} {what}\n")
 
 
 def _port() -> str:

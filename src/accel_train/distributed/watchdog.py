@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -19,6 +18,7 @@ import psutil
 from accel_train.distributed import process_group
 from accel_train.distributed.schedulers import rank_in
 from accel_train.errors import UserError
+from accel_train.loggers.text import write_to_stderr
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -82,7 +82,7 @@ class Watchdog:
     def __init__(self, rank: int, world_size: int, timeout: float, report: Callable[[str], None] | None = None) -> None:
         self._rank = rank
         self._timeout = timeout
-        self._report = report or _print
+        self._report = report or (lambda line: write_to_stderr(f"{line}\n"))
         self._ticks = 0
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._exchange, self._watch)]
@@ -163,12 +163,6 @@ def start_watchdog(watchdog: Watchdog, timeout: int) -> None:
 
     if torch.distributed.is_initialized() and torch.distributed.get_backend() != "mpi":
         watchdog.start(process_group.connect(timeout))
-
-
-def _print(line: str) -> None:
-    with suppress(OSError):  # its reader may be gone, but the next process must be killed too
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
 
 
 def _find(rank: int, host: str, pid: int) -> psutil.Process | None:

@@ -5,6 +5,7 @@ import io
 import math
 import os
 import sys
+from contextlib import suppress
 
 _ASCII = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
 _HANDLER = "accel_train.plain"
@@ -45,6 +46,13 @@ def make_safe(stream: object) -> None:
 def printable(text: str) -> str:
     """Escape control characters and line breaks, such as an ESC in the name of a folder."""
     return "".join(glyph if glyph.isprintable() else _escaped(glyph) for glyph in text)
+
+
+def write_to_stderr(text: str) -> None:
+    """Write a text to stderr at once; do nothing if its reader has gone or its disk is full."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def quantity(number: int, singular: str, plural: str | None = None) -> str:

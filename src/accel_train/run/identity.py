@@ -74,7 +74,7 @@ def refuse_other_identities(group: torch.distributed.ProcessGroup | None, own: M
 
 
 def describe_cpu(cpuinfo: Path = _CPUINFO) -> str:
-    """Return name and numbers of the CPU, and a hash of its instruction sets, of which a virtual machine hides some."""
+    """Return name and numbers of the CPU, and a hash of its instruction sets: virtual machines hide some of them."""
     lines = []
     if cpuinfo.exists():
         with cpuinfo.open(encoding="utf-8", errors="replace") as file:
