@@ -1,4 +1,4 @@
-.PHONY: check test test-unit test-slow test-all test-dist test-gpu chaos bench bench-peers bench-gpu demo
+.PHONY: check test test-unit test-slow test-all test-dist test-gpu chaos bench bench-peers bench-gpu demo screens
 
 PYTEST = pytest -n 2 --dist loadgroup
 
@@ -44,3 +44,6 @@ bench-gpu:  ## speed on a GPU against a bare loop and against other trainers
 demo:  ## the main job, on one process and on two
 	accel_train train
 	accel_train train --processes 2
+
+screens:  ## what people see, in terminals of tmux, as docs/screens.md: two minutes
+	python docs/screens.py

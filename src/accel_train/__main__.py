@@ -9,8 +9,9 @@ def main() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports below shows no traceback
-    from accel_train.system.process import without_gc
+    from accel_train.system.process import limit_spinning, without_gc
 
+    limit_spinning()
     with without_gc():
         from accel_train.cli.app import main as run
 

@@ -6,12 +6,13 @@ import reprlib
 class UserError(Exception):
     """A user's mistake, which every process finds before training starts.
 
-    The command line prints `message` after ``error:`` and `hint` after ``hint:``, once per machine, and exits with
-    code 2.
+    The command line prints `message` after ``error:`` and `hint` after ``hint:``, once per machine.
     """
 
     everywhere = True
     """True if every process finds the same mistake, so that one of them reports it."""
+    exit_code = 2
+    """Exit code of the command line."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint)

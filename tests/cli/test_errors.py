@@ -1,39 +1,49 @@
 """A user's mistake gives one error line, one hint line and exit code 2, and writes nothing."""
 
+import re
 from pathlib import Path
 
 import pytest
 from helpers.cli import Call, assert_refused, in_process, write_pictures
-from helpers.runner import Runner
+from helpers.runner import Ended, Runner
+
+from accel_train.config.fields import help_of
+from accel_train.config.options import TrainConfig
+
+MEANING = "--OPTION: its help"
+"""Stands for a hint that is the help of the option."""
 
 READ_BY_TYPER = {
-    "--lr 0": ("--lr 0: must be greater than 0", "--lr: Peak learning rate"),
-    "--lr -1": ("--lr -1: must be greater than 0",),
-    "--lr nan": ("--lr nan: must be finite",),
-    "--lr inf": ("--lr inf: must be finite",),
-    "--lr 1e-3x": ("--lr 1e-3x: must be a number",),
-    "--batch-size 0": ("--batch-size 0: must be greater than 0",),
-    "--batch-size 2.5": ("--batch-size 2.5: must be a whole number",),
-    "--epochs -3": ("--epochs -3: must be greater than 0",),
-    "--epochs two": ("--epochs two: must be a whole number", "--epochs: Passes over the training data"),
-    "--seed -1": ("--seed -1: must be at least 0",),
-    "--timeout 2000000": ("--timeout 2000000: must be at most 1,000,000",),
-    "--val-fraction 1": ("--val-fraction 1: must be less than 1",),
+    "--lr 0": ("--lr 0: must be greater than 0", MEANING),
+    "--lr -1": ("--lr -1: must be greater than 0", "did you mean 1?"),
+    "--lr nan": ("--lr nan: must be finite", MEANING),
+    "--lr inf": ("--lr inf: must be finite", MEANING),
+    "--lr 1e-3x": ("--lr 1e-3x: must be a number", "did you mean 0.001?"),
+    "--batch-size 0": ("--batch-size 0: must be greater than 0", MEANING),
+    "--batch-size 2.5": ("--batch-size 2.5: must be a whole number", "did you mean 2?"),
+    "--epochs -3": ("--epochs -3: must be greater than 0", "did you mean 3?"),
+    "--epochs two": ("--epochs two: must be a whole number", MEANING),
+    "--seed -1": ("--seed -1: must be at least 0", "did you mean 1?"),
+    "--timeout 2000000": ("--timeout 2000000: must be at most 1,000,000", MEANING),
+    "--val-fraction 1": ("--val-fraction 1: must be less than 1", MEANING),
     "--val-fraction 20": ("--val-fraction 20: must be less than 1", "did you mean 0.2?"),
     "--target-accuracy 95": ("--target-accuracy 95: must be at most 1", "did you mean 0.95?"),
     "--label-smoothing 10": ("--label-smoothing 10: must be less than 1", "did you mean 0.1?"),
-    "--label-smoothing 200": ("--label-smoothing 200: must be less than 1", "--label-smoothing: "),
+    "--label-smoothing 200": ("--label-smoothing 200: must be less than 1", MEANING),
     "--device gpu": ("--device gpu: must be one of auto, cpu, cuda, mps", "did you mean cuda?"),
-    "--device CPU": ("--device CPU", "did you mean cpu?"),
+    "--device CPU": ("--device CPU: must be one of auto, cpu, cuda, mps", "did you mean cpu?"),
     "--optimizer adam": ("--optimizer adam: must be one of sgd, adamw", "did you mean adamw?"),
-    "--precision fp8": ("--precision fp8", "choose one of fp32, tf32, bf16, fp16, fp64"),
-    "--precision bfloat16": ("--precision bfloat16", "did you mean bf16?"),
-    "--schedule onecycle": ("--schedule onecycle", "choose one of"),
-    "--strategy fsdp": ("--strategy fsdp", "did you mean fsdp2?"),
-    "--strategy DDP": ("--strategy DDP", "did you mean ddp?"),
-    "--lr-scaling square-root": ("--lr-scaling square-root", "did you mean sqrt?"),
-    "--augment heavy": ("--augment heavy", "choose one of none, light, standard"),
-    "--milestones 3,x --schedule step": ("--milestones x: must be a number",),
+    "--precision fp8": ("--precision fp8: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean bf16?"),
+    "--precision bfloat16": ("--precision bfloat16: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean bf16?"),
+    "--schedule onecycle": (
+        "--schedule onecycle: must be one of constant, cosine, step, linear",
+        "did you mean cosine?",
+    ),
+    "--strategy fsdp": ("--strategy fsdp: must be one of auto, ddp, fsdp2", "did you mean fsdp2?"),
+    "--strategy DDP": ("--strategy DDP: must be one of auto, ddp, fsdp2", "did you mean ddp?"),
+    "--lr-scaling square-root": ("--lr-scaling square-root: must be one of none, linear, sqrt", "did you mean sqrt?"),
+    "--augment heavy": ("--augment heavy: must be one of none, light, standard", "did you mean standard?"),
+    "--milestones 3,x --schedule step": ("--milestones x: must be a number", MEANING),
     "--epoch 3": ("there is no option --epoch", "did you mean --epochs?"),
     "--epochz 3": ("there is no option --epochz", "did you mean --epochs?"),
     "--batchsize 3": ("there is no option --batchsize", "did you mean --batch-size?"),
@@ -50,70 +60,214 @@ READ_BY_TYPER = {
     "--warmup 3": ("there is no option --warmup", "did you mean --warmup-from or --warmup-epochs?"),
     "--version": ("--version is no option of accel_train train", "did you mean accel_train --version?"),
     "--frobnicate": ("there is no option --frobnicate", "see accel_train train --help-all"),
-    "digits": ("unexpected extra argument", "digits"),
-    "--quiet maybe": ("--quiet maybe", "neither true nor false"),
-    "--lr": ("--lr needs a value", "--lr: Peak learning rate"),
-    "--milestones 3": ("--milestones has no effect", "--schedule step"),
-    "--gamma 0.5": ("--gamma has no effect", "--schedule step"),
-    "--schedule step": ("no milestones", "--milestones 30,60"),
-    "--lr-scaling none --lr-base-batch 256": ("--lr-base-batch has no effect",),
-    "--warmup-epochs 0 --warmup-from 0.1": ("--warmup-from has no effect",),
-    "--config nowhere.yaml": ("nowhere.yaml", "No such file"),
+    "digits": ("unexpected argument digits", "did you mean --data digits?"),
+    "--quiet maybe": ("--quiet maybe is neither true nor false", "write --quiet, --quiet true or --quiet false"),
+    "--lr": ("--lr needs a value", MEANING),
+    "--milestones 3": ("--milestones needs --schedule step, not cosine", "add --schedule step"),
+    "--gamma 0.5": ("--gamma needs --schedule step, not cosine", "add --schedule step"),
+    "--schedule step": ("--schedule step has no milestones", "add its epochs, such as --milestones 30,60"),
+    "--lr-scaling none --lr-base-batch 256": (
+        "--lr-base-batch has no effect with --lr-scaling none",
+        "leave --lr-base-batch out, or choose --lr-scaling linear or sqrt",
+    ),
+    "--warmup-epochs 0 --warmup-from 0.1": (
+        "--warmup-from has no effect with --warmup-epochs 0",
+        "leave one of them out",
+    ),
+    "--config nowhere.yaml": (
+        "cannot read nowhere.yaml: No such file or directory",
+        "give a YAML file that exists, such as config.yaml in a run folder",
+    ),
+    "--limit 64k": ("--limit 64k: must be a whole number", "did you mean 64000?"),
+    "--milestones 3;6 --schedule step": ("--milestones '3;6': must be a number", MEANING),
+    "--lr 0.1 --lr-base-batch 64": ("--lr-base-batch has no effect with --lr alone", "add --lr-scaling linear or sqrt"),
+    "-lr 0.1": ("there is no option -lr", "did you mean --lr?"),
+    "-epochs 3": ("there is no option -epochs", "did you mean --epochs?"),
+    "-b 64": ("there is no option -b", "did you mean --batch-size?"),
+    "--lr 0,1": ("--lr 0,1: must be a number", "did you mean 0.1?"),
+    "--batch-size 1,024": ("--batch-size 1,024: must be a whole number", "did you mean 1024?"),
+    "--epochs 10epochs": ("--epochs 10epochs: must be a whole number", "did you mean 10?"),
+    "--epochs 1e3": ("--epochs 1e3: must be a whole number", "did you mean 1000?"),
+    "--target-accuracy 95%": ("--target-accuracy 95%: must be a number", "did you mean 0.95?"),
+    "--target-accuracy 1.5": ("--target-accuracy 1.5: must be at most 1", MEANING),
+    "--label-smoothing -0.1": ("--label-smoothing -0.1: must be at least 0", "did you mean 0.1?"),
+    "--weight-decay -5e-4": ("--weight-decay -5e-4: must be at least 0", "did you mean 0.0005?"),
+    "--timeout 5min": ("--timeout 5min: must be a whole number", MEANING),
+    "--seed 1.5": ("--seed 1.5: must be a whole number", "did you mean 2?"),
+    "--time-limit 3hours": ("--time-limit 3hours: not a duration such as 3h50m, 10min or 90s", MEANING),
+    "--time-limit 0": ("--time-limit 0: not a duration such as 3h50m, 10min or 90s", MEANING),
+    "--save-every 1": ("--save-every 1: not an interval such as 1epoch, 500updates or 10min", MEANING),
+    "--save-every 0epochs": (
+        "--save-every 0epochs: an interval must be longer than zero, such as 1epoch, 500updates or 10min",
+        MEANING,
+    ),
+    "--ema 0.999": (
+        "--ema 0.999 is a half-life in images, not a decay",
+        "a decay of 0.999 per update of 64 images is --ema 44339",
+    ),
+    "--keep 0": ("--keep 0: must be greater than 0", MEANING),
+    "--workers two": (
+        "--workers two: must be auto or a whole number from 0 to 1,024",
+        "leave it out: auto chooses by cores and device",
+    ),
+    "--workers 4096": (
+        "--workers 4096: must be auto or a whole number from 0 to 1,024",
+        "leave it out: auto chooses by cores and device",
+    ),
+    "--image-size 224x224": ("--image-size 224x224: must be a whole number", MEANING),
+    "--on-nan skip": ("--on-nan skip: must be one of stop, rollback", "did you mean rollback?"),
+    "--device cuda:0": ("--device cuda:0: must be one of auto, cpu, cuda, mps", "did you mean cuda?"),
+    "--processes two": ("--processes two: must be a whole number", MEANING),
+    "--precision 16": ("--precision 16: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean fp16?"),
+    "--optimizer lion": ("--optimizer lion: must be one of sgd, adamw", MEANING),
+    "--augment no": ("--augment no: must be one of none, light, standard", "did you mean none?"),
+    "my.yaml": ("unexpected argument my.yaml", "did you mean --config my.yaml?"),
+    "epochs 3": ("unexpected arguments epochs 3", "did you mean --epochs 3?"),
+    "lr=0.1": ("unexpected argument lr=0.1", "did you mean --lr 0.1?"),
+    "--max-lr 0.1 --lr 0.1": ("--max-lr has no effect with --lr alone", "add --lr-scaling linear or sqrt"),
+    "--gamma 2": ("--gamma 2: must be less than 1", MEANING),
+    "--exact --compile": ("--exact does not work with --compile yet", "leave one of them out"),
+    "--global-batch-size 64 --accumulate 2": (
+        "--accumulate 2 and --global-batch-size 64 leave the batch size open",
+        "add --batch-size, or leave out --accumulate: it follows from the others",
+    ),
 }
-"""Errors found before torch is imported."""
+"""Errors found before torch is imported: what is printed after `error:` and `hint:`."""
 
 READ_BY_TORCH = {
-    "--data nowhere": ("--data nowhere", "digits"),
-    "--data didgits": ("--data didgits", "did you mean digits?"),
-    "--data FashionMNIST": ("--data FashionMNIST", "did you mean fashion-mnist?"),
-    "--data fashion_mnist": ("--data fashion_mnist", "did you mean fashion-mnist?"),
-    "--data CIFAR-10": ("--data CIFAR-10", "did you mean cifar10?"),
-    "--data synthetic:1,2": ("synthetic:1,2", "synthetic:N,C,H,W,K"),
-    "--data my.nets:build": ("my.nets:build", "importable"),
-    "--val-fraction 0.5": ("--val-fraction has no effect", "digits"),
-    "--model resnet19": ("resnet19", "resnet18"),
-    "--model Resnet18": ("Resnet18", "did you mean resnet18?"),
-    "--model vit": ("vit", "did you mean vit_b_16 or vit_b_32 or vit_h_14?"),
-    "--model wide-resnet": ("wide-resnet", "did you mean wide_resnet?"),
-    "--model wide_resnet_11_1": ("11 layers", "10 or 16"),
-    "--model vit_b_16 --image-size 32": ("vit_b_16", "--image-size 224"),
-    "--batch-size 1439": ("1,439 images", "1,438 training images"),
-    "--batch-size 500 --accumulate 3": ("1,500 images", "1,438"),
-    "--global-batch-size 100 --batch-size 64": ("100 is not a multiple of --batch-size 64", "128"),
-    "--global-batch-size 128 --batch-size 64 --accumulate 3": ("--accumulate 3", "(2)"),
-    "--warmup-epochs 3 --epochs 3": ("--warmup-epochs 3 must be less than --epochs 3", "more epochs"),
-    "--optimizer adamw --batch-size 1400": ("--lr-scaling sqrt", "at most 1280"),
-    "--precision fp16 --device cpu": ("fp16 has no effect on cpu", "bf16"),
-    "--precision tf32 --device cpu": ("tf32 has no effect on cpu", "bf16"),
-    "--backend nccl --device cpu": ("--backend nccl", "single process"),
-    "--output full": ("--output full is not empty", "new or empty"),
-    "--output full/file": ("full/file is a file", "give a folder"),
-    "--output full/file/below": ("full/file is a file", "--output"),
-    "--output /proc/run --epochs 1": ("/proc/run", "--output"),
+    "--data nowhere": (
+        "--data nowhere: neither a known data set nor a folder",
+        "choose digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, synthetic, a folder "
+        "or my.module:function",
+    ),
+    "--data didgits": ("--data didgits: neither a known data set nor a folder", "did you mean digits?"),
+    "--data FashionMNIST": (
+        "--data FashionMNIST: neither a known data set nor a folder",
+        "did you mean fashion-mnist?",
+    ),
+    "--data fashion_mnist": (
+        "--data fashion_mnist: neither a known data set nor a folder",
+        "did you mean fashion-mnist?",
+    ),
+    "--data CIFAR-10": ("--data CIFAR-10: neither a known data set nor a folder", "did you mean cifar10?"),
+    "--data synthetic:1,2": (
+        "--data synthetic:1,2: invalid sizes",
+        "write synthetic:N,C,H,W,K, for example synthetic:1280,3,32,32,10",
+    ),
+    "--data my.nets:build": (
+        "--data my.nets:build: No module named 'my'",
+        "make my.nets importable from the current directory, and define build",
+    ),
+    "--val-fraction 0.5": (
+        "--val-fraction has no effect on digits, which has its own validation images",
+        "leave it out",
+    ),
+    "--model resnet19": ("unknown model 'resnet19'", "did you mean resnet18?"),
+    "--model Resnet18": ("unknown model 'Resnet18'", "did you mean resnet18?"),
+    "--model vit": ("unknown model 'vit'", "did you mean vit_b_16 or vit_b_32 or vit_h_14?"),
+    "--model wide-resnet": ("unknown model 'wide-resnet'", "did you mean wide_resnet?"),
+    "--model wide_resnet_11_1": (
+        "a wide ResNet cannot be 11 layers deep: depth is 6 × blocks + 4",
+        "use wide_resnet_10_1 or wide_resnet_16_1",
+    ),
+    "--model vit_b_16 --image-size 32": (
+        "vit_b_16 does not take images of 32 pixels: 224 is the model's fixed size",
+        "give --image-size 224, or leave it out",
+    ),
+    "--batch-size 1439": (
+        "the global batch of 1,439 images is larger than the 1,438 training images",
+        "use --batch-size 1438 or less",
+    ),
+    "--batch-size 500 --accumulate 3": (
+        "the global batch of 1,500 images is larger than the 1,438 training images",
+        "use --batch-size 479 or less (3 micro-batches per update)",
+    ),
+    "--global-batch-size 100 --batch-size 64": (
+        "--global-batch-size 100 is not a multiple of --batch-size 64",
+        "choose a multiple, such as 128",
+    ),
+    "--global-batch-size 128 --batch-size 64 --accumulate 3": (
+        "--accumulate 3 × 1 process × --batch-size 64 is not --global-batch-size 128",
+        "leave out --accumulate: it follows from the others (2)",
+    ),
+    "--warmup-epochs 3 --epochs 3": (
+        "--warmup-epochs 3 must be less than the 3 epochs of the run",
+        "use --warmup-epochs 0.6, or --epochs 4 or more",
+    ),
+    "--precision fp16 --device cpu": ("--precision fp16 has no effect on cpu", "use bf16 or fp32"),
+    "--precision tf32 --device cpu": ("--precision tf32 has no effect on cpu", "use bf16 or fp32"),
+    "--backend nccl --device cpu": (
+        "--backend nccl has no effect on a single process",
+        "leave it out, or add --processes",
+    ),
+    "--output full": ("--output full is not empty: file does not belong to a run", "give a new or empty folder"),
+    "--output full/file": ("--output full/file is a file", "give a folder"),
+    "--output full/file/below": (
+        "cannot create the run folder full/file/below: {folder}/full/file is a file",
+        "give another --output",
+    ),
+    "--output /proc/run --epochs 1": (
+        "cannot create the run folder /proc/run: No such file or directory",
+        "give another --output",
+    ),
+    "--resume nowhere": ("--resume nowhere is no run and no checkpoint of one", "give auto, never, or one of runs/*"),
+    "--init-from nowhere": (
+        "--init-from nowhere: there is no such file or folder",
+        "give a run folder or file of weights",
+    ),
+    "--device cuda": ("--device cuda, but torch finds no such device", "use --device cpu, or install its driver"),
+    "--milestones 99 --schedule step": (
+        "--milestones 99 is not within the 20 epochs of the run",
+        "use epochs above 0 and below 20, or more --epochs",
+    ),
+    "--model my.nets:x": (
+        "--model my.nets:x: No module named 'my'",
+        "make my.nets importable from the current directory, and define x",
+    ),
+    "--optimizer adamw --lr-scaling sqrt --batch-size 1400": (
+        "the sqrt scaling rule cannot take adamw from 256 to 1400 images per update",
+        "use at most 1280 images per update, --max-lr 0.0085, or --lr-scaling none",
+    ),
+    "--profile --epochs 1 --limit 64": (
+        "--profile needs 20 updates, but the run has 8",
+        "add --epochs, or lower the batch size",
+    ),
 }
 
 BY_ENVIRONMENT = {
-    "ACCELERATE_USE_FSDP=true": ("FSDP2", "single process"),
-    "ACCELERATE_USE_DEEPSPEED=true": ("DeepSpeed", "MULTI_GPU"),
-    "ACCELERATE_MIXED_PRECISION=fp8": ("fp8", "bf16"),
-    "ACCELERATE_MIXED_PRECISION=fp16": ("mixed_precision of the launcher's configuration: fp16", "bf16"),
+    "ACCELERATE_USE_FSDP=true": ("FSDP2 has no effect on a single process", "use --strategy ddp, or add --processes"),
+    "ACCELERATE_USE_DEEPSPEED=true": (
+        "ACCELERATE_USE_DEEPSPEED=true asks for DeepSpeed, which is not supported",
+        "use distributed_type MULTI_GPU (DDP) or FSDP, as in accelerate_configs/",
+    ),
+    "ACCELERATE_MIXED_PRECISION=fp8": (
+        "mixed_precision of the launcher's configuration: fp8 is not supported",
+        "choose no, bf16, fp16",
+    ),
+    "ACCELERATE_MIXED_PRECISION=fp16": (
+        "mixed_precision of the launcher's configuration: fp16 has no effect on cpu",
+        "use bf16 or fp32",
+    ),
 }
 
 IN_YAML = {
-    "lr: -1": ("--lr -1 in my.yaml",),
-    "lr: 1e-3x": ("--lr 1e-3x in my.yaml",),
-    "epochs: 2.5": ("--epochs 2.5 in my.yaml: must be a whole number",),
-    "optimizer: adam": ("--optimizer adam in my.yaml", "did you mean adamw?"),
-    "target_accuracy: 95": ("--target-accuracy 95 in my.yaml", "did you mean 0.95?"),
-    "learning_rate: 1": ("'learning_rate' in my.yaml", "did you mean lr?"),
-    "Epochs: 1": ("'Epochs' in my.yaml", "did you mean epochs?"),
-    "milestones: [1, x]\nschedule: step": ("--milestones x in my.yaml",),
-    "milestones: [1]": ("--milestones has no effect", "my.yaml"),
-    "lrr: 1": ("'lrr' in my.yaml", "did you mean lr?"),
-    "lr-scaling: none": ("'lr-scaling' in my.yaml", "did you mean lr_scaling?"),
-    "3: 4": ("unknown key 3 in my.yaml",),
-    "- lr": ("my.yaml has no",),
-    "lr: [1": ("my.yaml is not YAML",),
+    "lr: -1": ("--lr -1 in my.yaml: must be greater than 0", "did you mean 1?"),
+    "lr: 1e-3x": ("--lr 1e-3x in my.yaml: must be a number", "did you mean 0.001?"),
+    "epochs: 2.5": ("--epochs 2.5 in my.yaml: must be a whole number", "did you mean 2?"),
+    "optimizer: adam": ("--optimizer adam in my.yaml: must be one of sgd, adamw", "did you mean adamw?"),
+    "target_accuracy: 95": ("--target-accuracy 95 in my.yaml: must be at most 1", "did you mean 0.95?"),
+    "learning_rate: 1": ("unknown key 'learning_rate' in my.yaml", "did you mean lr?"),
+    "Epochs: 1": ("unknown key 'Epochs' in my.yaml", "did you mean epochs?"),
+    "milestones: [1, x]\nschedule: step": ("--milestones x in my.yaml: must be a number", MEANING),
+    "milestones: [1]": ("--milestones needs --schedule step, not cosine (in my.yaml)", "add --schedule step"),
+    "lrr: 1": ("unknown key 'lrr' in my.yaml", "did you mean lr?"),
+    "lr-scaling: none": ("unknown key 'lr-scaling' in my.yaml", "did you mean lr_scaling?"),
+    "3: 4": ("unknown key 3 in my.yaml", "see accel_train train --help-all"),
+    "- lr": ("my.yaml has no `key: value` pairs", "write one `key: value` per line"),
+    "lr: [1": (
+        "my.yaml is not YAML: line 1: expected ',' or ']', but got '<stream end>'",
+        "write one `key: value` per line",
+    ),
 }
 
 
@@ -122,12 +276,19 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return in_process(tmp_path, monkeypatch, capsys)
 
 
+def assert_lines(ended: Ended, error: str, hint: str) -> None:
+    """Check the two lines of an error, whole."""
+    option = error.split(maxsplit=1)[0]
+    if hint == MEANING:
+        hint = f"{option}: {help_of(TrainConfig, option[2:].replace('-', '_'))}"
+    assert ended.err == f"error: {error}\nhint: {hint}\n"
+    assert ended.code == 2
+    assert all(line.startswith("accel_train ") for line in ended.out.splitlines())  # the first line of a run
+
+
 @pytest.mark.parametrize("options", READ_BY_TYPER)
 def test_wrong_option_is_rejected(call: Call, tmp_path: Path, options: str) -> None:
-    ended = call("train", *options.split())
-
-    assert ended.code == 2
-    assert_refused(ended, *READ_BY_TYPER[options])
+    assert_lines(call("train", *options.split()), *READ_BY_TYPER[options])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,32 +297,42 @@ def test_option_that_data_model_or_folder_contradicts_is_rejected(call: Call, tm
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
 
-    ended = call("train", "--device", "cpu", *options.split())
+    ended = call("train", *(() if "--device" in options else ("--device", "cpu")), *options.split())
 
-    assert ended.code == 2
-    assert_refused(ended, *READ_BY_TORCH[options])
+    error, hint = READ_BY_TORCH[options]
+    assert_lines(ended, error.replace("{folder}", str(tmp_path)), hint)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "full"]
+
+
+def test_wrong_inputs_name_value_limit_and_fix() -> None:
+    """At least sixty of them; each hint says what to do, or what the option means."""
+    tables = READ_BY_TYPER | READ_BY_TORCH | BY_ENVIRONMENT | IN_YAML
+    verbs = "add|choose|did you mean|give|leave|make|see|use|write|a decay of"
+    assert len(tables) > 60
+    assert [hint for _, hint in tables.values() if hint != MEANING and not re.match(verbs, hint)] == []
 
 
 @pytest.mark.parametrize("setting", BY_ENVIRONMENT)
 def test_unsupported_launcher_setting_is_rejected(call: Call, tmp_path: Path, setting: str) -> None:
     variable, _, value = setting.partition("=")
-
-    ended = call("train", "--device", "cpu", **{variable: value})
-
-    assert ended.code == 2
-    assert_refused(ended, *BY_ENVIRONMENT[setting])
+    assert_lines(call("train", "--device", "cpu", **{variable: value}), *BY_ENVIRONMENT[setting])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", IN_YAML)
 def test_error_in_a_config_names_the_file(call: Call, tmp_path: Path, text: str) -> None:
     (tmp_path / "my.yaml").write_text(text)
+    assert_lines(call("train", "--config", "my.yaml"), *IN_YAML[text])
 
-    ended = call("train", "--config", "my.yaml")
 
-    assert ended.code == 2
-    assert_refused(ended, *IN_YAML[text])
+def test_files_and_folders_are_taken_for_values_of_options(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "my photos").mkdir()
+    assert_lines(call("train", "my photos"), "unexpected argument my photos", "did you mean --data 'my photos'?")
+    assert_lines(
+        call("evaluate", "my", "run"),
+        "unexpected argument run",
+        "give one RUN, and quote a name that contains spaces",
+    )
 
 
 def test_error_of_a_flag_does_not_name_the_config(call: Call, tmp_path: Path) -> None:
@@ -204,13 +375,18 @@ def test_folder_that_is_no_data_set_is_rejected(
     [
         (["trian"], ("there is no command trian", "did you mean train?")),
         (["eval"], ("there is no command eval", "did you mean evaluate?")),
-        (["predict"], ("there is no command predict", "the commands are train, evaluate, bench, pack")),
+        (["predict"], ("there is no command predict", "did you mean evaluate?")),
+        (["infer"], ("there is no command infer", "did you mean evaluate?")),
+        (["val"], ("there is no command val", "did you mean evaluate?")),
         (["--epochs", "3"], ("there is no option --epochs", "did you mean accel_train train --epochs?")),
         (["--versoin"], ("--versoin", "did you mean --version?")),
-        (["evaluate"], ("RUN is missing", "RUN: Folder of a finished run.")),
+        (["evaluate"], ("RUN is missing", "RUN: Folder of a run.")),
         (["pack", "a", "b", "--side", "x"], ("--side x: must be a whole number", "--side: Shorter side")),
         (["evaluate", "nowhere"], ("nowhere is not the folder of a run",)),
-        (["evaluate", "nowhere", "--weights", "worst"], ("--weights worst", "choose one of last, best")),
+        (
+            ["evaluate", "nowhere", "--weights", "worst"],
+            ("--weights worst: must be one of last, best", "--weights: Weights of the last epoch"),
+        ),
         (["train", "--processes", "0"], ("--processes 0",)),
     ],
 )
@@ -261,7 +437,11 @@ def test_several_processes_report_an_error_once(run: Runner) -> None:
     ended = run("train", "--global-batch-size", "192", "--batch-size", "64", processes=2)
 
     assert ended.code == 2
-    assert_refused(ended, "2 processes cannot share 3 micro-batches of 64 images", "can be 1, 3")
+    assert_refused(
+        ended,
+        "2 processes cannot share 3 micro-batches of 64 (--global-batch-size 192)",
+        "use --batch-size 48, or 3 processes",
+    )
     assert not (run.folder / "runs").exists()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import assert_refused, write_pictures
+from helpers.faults import ENDLESS, started
 from helpers.runner import Runner
 
 pytestmark = pytest.mark.xdist_group("evaluated data")  # the tests share runs
@@ -134,3 +135,34 @@ def test_home_folder_is_found_in_every_path(place: Runner) -> None:
     assert place("pack", "~/photos", "~/deep/packed", "--side", "8", **home).code == 0
     assert (place.folder / "deep/packed/pack.json").is_file()
     assert not (place.folder / "~").exists()
+
+
+def test_interrupted_run_is_evaluated_with_its_best_weights(run: Runner) -> None:
+    words = ("--output", "my run", *ENDLESS)
+    with started(run.folder, *words) as program:
+        program.wait_for_epoch()
+        program.process.terminate()
+        assert program.wait() == 143
+    note = "my run has not finished: its best weights so far are evaluated"
+    assert not (run.folder / "my run/model.safetensors").exists()
+
+    assert evaluated(run, "my run") == (12, [note])
+    assert evaluated(run, "my run", "--weights", "best") == (12, [])
+    assert run("evaluate", "my run").out.startswith("my run (best) on synthetic:64,1,8,8,2: 12 images, loss ")
+    assert run("evaluate", "my run", processes=2).err == f"note: {note}\n"
+    refused = run("evaluate", "my run", "--weights", "last")
+    assert refused.code == 2
+    assert_refused(refused, "--weights last: my run has not finished", "--resume 'my run'")
+    initial = run("train", *ENDLESS, "--init-from", "my run", "--output", "next")
+    assert initial.code == 2
+    assert_refused(initial, "--init-from 'my run' has not finished", "--init-from 'my run/best.safetensors'")
+
+
+@pytest.mark.parametrize(("classes", "shown"), [(10, False), (11, True)])
+def test_top_5_accuracy_is_printed_with_more_than_ten_classes(run: Runner, classes: int, shown: bool) -> None:
+    data = ("--data", f"synthetic:{3 * classes},1,12,12,{classes}", "--model", "mlp", "--device", "cpu")
+    assert run("train", *data, "--epochs", "1", "--batch-size", "8", "--output", "run").code == 0
+    result, [record] = run("evaluate", "run").out, run("evaluate", "run", "--json").records
+    top5 = f", top-5 accuracy {record['top5']:.4f}" if shown else ""
+    assert result.endswith(f"loss {record['loss']:.4f}, accuracy {record['accuracy']:.4f}{top5}\n")
+    assert record["classes"] == classes

@@ -35,7 +35,7 @@ def cats_and_dogs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(out: str) -> dict[str, tuple[int, int]]:
-    """Return the numbers of training and validation pictures of each class, as the first lines of a run show them."""
+    """Return the numbers of training and validation pictures of each class, as --verbose shows them."""
     (line,) = re.findall(r"^classes +(.+)$", out, re.MULTILINE)
     return {name: (int(train), int(val)) for name, train, val in re.findall(r"(?:^|, )(.+?) (\d+) \+ (\d+)", line)}
 
@@ -54,7 +54,7 @@ def test_all_commands_find_the_same_pictures(run: Runner, call: Call, layout: La
     layout.make(run.folder / "pics")
     assert layout.splits
     expected = {split: {printable(name): n for name, n in counts.items()} for split, counts in layout.splits.items()}
-    trained = run("train", "--data", "pics", *TINY, "--epochs", "1", "--output", "trained")
+    trained = run("train", "--data", "pics", *TINY, "--epochs", "1", "--output", "trained", "--verbose")
     assert trained.code == 0, trained.err
     counts = shown(trained.out)
     assert totals(counts, layout) == expected

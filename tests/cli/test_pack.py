@@ -15,6 +15,8 @@ from helpers.marks import slow
 from helpers.runner import Runner
 from PIL import Image
 
+from accel_train.cli import pack as command
+
 
 def many_pictures(root: Path, per_class: int, size: tuple[int, int] = (500, 375)) -> Path:
     """Make two classes with links to one picture each."""
@@ -122,3 +124,14 @@ def test_terminal_shows_a_bar(run: Runner) -> None:
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 0
+
+
+def test_lines_of_a_long_packing_tell_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter((0.0, 9.0, 200.0, 200.0, 200.0, 201.0, 300.0, 300.0, 300.0))
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    with command._progress(1000) as show:
+        for done in (20, 500, 510, 999):
+            show(done)
+    assert capsys.readouterr().out == "500 of 1,000 pictures, 3 min 20 s left\n999 of 1,000 pictures, 0 s left\n"

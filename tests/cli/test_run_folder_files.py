@@ -48,7 +48,7 @@ def test_finished_run_has_these_files(digits: Runner) -> None:
 
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     checkpoints = [file for file in files if file.startswith("checkpoints/")]
-    assert {file.split("/")[1] for file in checkpoints} == {"update_000022", "update_000044"}
+    assert {file.split("/")[1] for file in checkpoints} == {"update_000044"}
     assert [file for file in files if file not in checkpoints] == [
         ".lock",
         "best.safetensors",
@@ -124,8 +124,7 @@ def test_best_weights_are_evaluated_on_other_data(
     assert record["top5"] == 1.0
     best = [epoch for epoch in read_metrics(colours.folder / "out", "epoch") if epoch["best"]][-1]
     assert said.out == (
-        f"out (best) on pictures: 8 images, loss {best['val_loss']:.4f}, "
-        f"top-1 {best['val_accuracy']:.4f}, top-5 1.0000\n"
+        f"out (best) on pictures: 8 images, loss {best['val_loss']:.4f}, accuracy {best['val_accuracy']:.4f}\n"
     )
 
 
@@ -148,7 +147,7 @@ def test_single_last_image_does_not_break_batch_norm(run: Runner) -> None:
     write_pictures(run.folder / "pictures", {"train/a": 9, "train/b": 8, "val/a": 5, "val/b": 4})
     flags = ("--model", "resnet18", "--image-size", "32", "--batch-size", "8", "--epochs", "1")
 
-    ended = run("train", "--data", "pictures", *flags, "--output", "out", "--json")
+    ended = run("train", "--data", "pictures", *flags, "--output", "out", "--json", "--verbose")
 
     assert ended.code == 0, ended.err
     started = ended.records[0]
@@ -186,7 +185,7 @@ def test_grey_images_train_a_model_for_colours(run: Runner) -> None:
         "1",
     )
 
-    ended = run("train", *flags, "--output", "out")
+    ended = run("train", *flags, "--output", "out", "--verbose")
 
     assert ended.code == 0, ended.err
     config = read_json(run.folder / "out" / "config.json")

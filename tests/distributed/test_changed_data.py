@@ -185,7 +185,7 @@ def test_same_data_resume_to_the_same_bits(
     change(place.folder)
     ended = train(place, data, 2)
     assert ended.code == 0, ended.err
-    assert "resumed from update" in ended.out
+    assert "resumed at epoch" in ended.out
     assert weights(place.folder) == weights(of_every_kind / f"{kind}_two")
 
 

@@ -119,7 +119,10 @@ def test_empty_number_of_threads_is_none(run: Runner, processes: int) -> None:
 
 def test_obeyed_variables_are_printed_and_recorded(run: Runner) -> None:
     ended = run(
-        *("train", *SMALL, "--output", "out"), ACCELERATE_MIXED_PRECISION="BF16", CUDA_VISIBLE_DEVICES="", forked=False
+        *("train", *SMALL, "--output", "out", "--verbose"),
+        ACCELERATE_MIXED_PRECISION="BF16",
+        CUDA_VISIBLE_DEVICES="",
+        forked=False,
     )
     record = started(run, ended)
     obeyed = ["ACCELERATE_MIXED_PRECISION=BF16", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES="]

@@ -106,7 +106,7 @@ def rewrite(checkpoint: Path, state: bytes) -> None:
 
 
 def test_same_identity_resumes_and_is_printed(place: Runner) -> None:
-    ended = place(*EXACT, *AGAIN)
+    ended = place(*EXACT, *AGAIN, "--verbose")
     assert ended.code == 0, ended.err
     found = identity_row(ended.out)
     now = json.loads(max((place.folder / "run/checkpoints").glob("*/state.json")).read_text())["identity"]

@@ -10,11 +10,14 @@ from helpers.runner import Ended, Runner
 
 RUN = ("train", *TINY, "--epochs", "2", "--save-every", "5updates", "--workers", "1", "--output")
 
+TIME = r"\d[\d.]* (?:s|min|h)(?: \d+ (?:s|min))?"
+VARYING = re.compile(rf"  [\d,.–]+ images/s(?:  {TIME}(?=  |$))?|  {TIME} left$|process \d+")
+
 
 def lines(ended: Ended) -> tuple[int, list[str], list[str]]:
     """Return the exit code and the lines of both streams, without the lines on progress and without times."""
     kept = [line for line in ended.out.splitlines() if not line.startswith(("update ", "speed ", "time ", "saved "))]
-    return ended.code, [re.sub(r"[\d,–]+ images/s  .* s", "", line) for line in kept], ended.err.splitlines()
+    return ended.code, [VARYING.sub("", line) for line in kept], ended.err.splitlines()
 
 
 def written(folder: Path) -> dict[str, object]:

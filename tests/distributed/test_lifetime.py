@@ -55,7 +55,7 @@ def test_signal_reaches_a_rank_that_is_suspended(endless: Callable[..., Program]
     program.ranks()[1].suspend()
     os.kill(program.pid, signal.SIGTERM)
     assert program.wait(SECONDS_TO_STOP) == 143, program.err
-    assert f"after update {program.saved()} (saved)" in program.out
+    assert f"after update {program.saved():,} (saved)" in program.out
 
 
 def test_killed_parent_ends_its_ranks(endless: Callable[..., Program]) -> None:

@@ -60,6 +60,17 @@ def test_second_process_is_rejected_with_the_holder(start: StartScript, tmp_path
     assert (tmp_path / ".lock").read_text().strip() == holder_name
 
 
+def test_check_finds_the_holder(start: StartScript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "_WAIT_SECONDS", 0)
+    holder = start(HOLD)
+    holder.prints("locked")
+    with pytest.raises(UserError, match=rf"another run is writing to {tmp_path} \(process {holder.pid} on host "):
+        FolderLock(tmp_path).check()
+    holder.kill()
+    holder.wait()
+    FolderLock(tmp_path).check()
+
+
 def test_one_of_four_concurrent_processes_acquires_the_lock(start: StartScript, tmp_path: Path) -> None:
     contenders = [start(HOLD) for _ in range(4)]
     answers = {process.pid: process.line() for process in contenders}

@@ -20,7 +20,7 @@ TENSORS = "tensors/shard-00001-model-00001-of-00001.safetensors"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = Runner(tmp_path_factory.mktemp("foreign"))
-    assert at("train", *TINY, "--epochs", "2", "--output", "run").code == 0
+    assert at("train", *TINY, "--epochs", "2", "--keep", "2", "--output", "run").code == 0
     return at.folder
 
 

@@ -68,7 +68,7 @@ def test_killed_run_ends_like_an_uninterrupted_one(
                 tree = program.tree()
                 kill_after_file_events(program, output, chance)
             wait_until(lambda tree=tree: not any(map(lives, tree)), 5)
-        if "\nresumed from" in program.out or program.saved():
+        if "\nresumed at epoch" in program.out or program.saved():
             assert program.resumed() >= saved
         saved = max(saved, program.saved())
     last = finished(tmp_path, *words)

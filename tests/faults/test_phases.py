@@ -78,7 +78,7 @@ def test_signal_saves_and_ends_a_run_in_any_phase(phase: str, number: Signals, p
         os.kill(program.pid, number)
         assert program.wait(20) == 128 + number, program.out + program.err
     assert "Traceback" not in program.err
-    assert f"after update {program.saved()} (saved)" in program.out
+    assert f"after update {program.saved():,} (saved)" in program.out
     assert program.saved() == saved_update(tmp_path)
     assert_resumes(tmp_path)
 
@@ -168,7 +168,7 @@ def test_update_that_stalls_is_saved(launcher: str, processes: int, seconds: flo
     if launcher == "accel_train":
         assert code == (143 if is_saved else 1), streams
     if is_saved:
-        assert f"after update {program.saved()} (saved)" in program.out, streams
+        assert f"after update {program.saved():,} (saved)" in program.out, streams
         assert_resumes(tmp_path)
     else:
         assert "ended by SIGTERM before it could save" in program.err

@@ -54,7 +54,7 @@ def assert_signal_saves_and_ends(
         ended_with = program.wait(10)
     streams = program.out + program.err
     assert ended_with == code if code else ended_with != 0, streams
-    assert f"after update {program.saved()} (saved)" in program.out, streams
+    assert f"after update {program.saved():,} (saved)" in program.out, streams
     assert SOURCE not in streams  # not even in a traceback of the launcher
     assert launcher != "accel_train" or "Traceback" not in streams, streams
     checkpoint, problems = newest_valid(output / "checkpoints")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -140,9 +141,11 @@ def test_run_with_own_code_is_resumed_by_its_command(place: Runner) -> None:
     own = ("--model", "mine:build", "--data", "mine:load")
     resumed = place("train", "--epochs", "2", *OPTIONS[2:], *own, "--output", "own")
     assert resumed.code == 0, resumed.err
-    assert "resumed from update 8" in resumed.out
-    refused = place("train", "--epochs", "3", *OPTIONS[2:], *own[:2], "--augment", "none", "--resume", "own")
-    assert_refused(refused, "own holds a run of another configuration: --data digits instead of mine:load")
+    assert re.search(r"^resumed at epoch \d of \d, update 8$", resumed.out, re.MULTILINE)
+    resume = ("train", "--epochs", "3", *own[:2], "--resume", "own")
+    assert_refused(place(*resume), "own names code of its own: data mine:load", "add --data mine:load")
+    digits = place(*resume, "--data", "digits")
+    assert_refused(digits, "own holds a run of another configuration: --data digits instead of mine:load")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ ENDLESS = (*TINY, "--epochs", "100000", "--save-every", "1000000updates")
 """Saves only when it is stopped."""
 _VARYING = {
     *("seconds", "seconds_to_first_update", "images_per_second", "data_wait_share", "save_share", "watch_share"),
-    "run_folder",
+    *("run_folder", "time"),
 }
 """Fields of a record that may differ between two identical runs."""
 
@@ -102,7 +102,7 @@ class Program:
 
     def resumed(self) -> int:
         """Return the update that it reported to resume from, or 0."""
-        return max(_numbers("resumed from update", self.out), default=0)
+        return max(_numbers(r"resumed at epoch [\d,]+ of [\d,]+, update", self.out), default=0)
 
     def _has_stream(self, process: psutil.Process) -> bool:
         with suppress(OSError):  # it has ended, or belongs to another user
@@ -213,6 +213,9 @@ def assert_same_run(output: Path, baseline: Path) -> None:
 def _history(output: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     records[0]["config"].pop("output")
+    for record in records:
+        if record["kind"] == "epoch_by_rank":  # a rank's own means are of the images since the run was resumed
+            record["ranks"] = [rank["weights"] for rank in record["ranks"]]
     return [{k: v for k, v in record.items() if k not in _VARYING} for record in records]
 
 
@@ -222,4 +225,4 @@ def _text(path: Path) -> str:
 
 
 def _numbers(label: str, text: str) -> list[int]:
-    return [int(number) for number in re.findall(rf"^{label} (\d+)$", text, re.MULTILINE)]
+    return [int(number.replace(",", "")) for number in re.findall(rf"^{label} ([\d,]+)$", text, re.MULTILINE)]

@@ -6,12 +6,16 @@ from typing import Any
 from accel_train.config.options import TrainConfig
 from accel_train.events import (
     DataRecord,
+    EpochByRank,
     EpochEnd,
     Event,
     HardwareRecord,
     ModelRecord,
     PlanRecord,
     Progress,
+    RankEpoch,
+    RanksStarted,
+    RankStart,
     RunEnded,
     RunStarted,
     UpdateDone,
@@ -20,7 +24,9 @@ from accel_train.events import (
 STARTED = RunStarted(
     run_folder="runs/digits-1",
     data=DataRecord(
-        data="digits: 1,437 training and 360 validation images, 8×8×1, 10 classes",
+        data="digits",
+        origin="in the package",
+        shape=(1, 8, 8),
         train_images=1437,
         val_images=360,
         classes=10,
@@ -31,6 +37,8 @@ STARTED = RunStarted(
                 "val": {"images": 360, "counts": [36] * 10, "fingerprint": "d902b69771016404"},
             },
         },
+        cache="in each process",
+        ignored_files=0,
         augment="light: shift by up to 1 pixel",
     ),
     model=ModelRecord(model="cnn", parameters=93_322, matches=("images stay at 8×8, which the model takes",)),
@@ -61,6 +69,7 @@ STARTED = RunStarted(
         base_lr=0.2,
         lr_scaling="linear",
         lr_base_batch=256,
+        lr_cap="",
         peak_lr=0.05,
         schedule="cosine",
         warmup_updates=22,
@@ -69,8 +78,8 @@ STARTED = RunStarted(
         exact=False,
         ema_half_life=None,
     ),
-    config={**TrainConfig().model_dump(mode="json"), "weight_decay": 5e-4},
-    changed=("weight_decay",),
+    config={**TrainConfig().model_dump(mode="json"), "weight_decay": 5e-4, "image_size": 8},
+    changed=(),
 )
 
 
@@ -103,6 +112,18 @@ ENDED = RunEnded(
 )
 
 
+RANKS = RanksStarted(tuple(RankStart("cpu", "node1", pid, threads=1) for pid in (4711, 4712)))
+
+
+def epoch_by_rank(epoch: int) -> EpochByRank:
+    """Return what each rank has trained of an epoch."""
+    ranks = tuple(
+        RankEpoch("cpu", rank_loss / epoch, 704, 1456.2, weights="8f3a19c25b70d4e6", sharded=False)
+        for rank_loss in (0.4, 0.4246)
+    )
+    return EpochByRank(epoch, 22 * epoch, ranks)
+
+
 def epoch_end(epoch: int) -> EpochEnd:
     """Return the end of an epoch, the best one so far."""
     return EpochEnd(
@@ -123,7 +144,7 @@ def epoch_end(epoch: int) -> EpochEnd:
 
 def run_events() -> list[Event]:
     """Return all events of the run, with progress every 10 updates."""
-    events: list[Event] = [STARTED]
+    events: list[Event] = [STARTED, RANKS]
     for update in range(1, 45):
         epoch = (update - 1) // 22 + 1
         events.append(UpdateDone(epoch, update))
@@ -131,5 +152,5 @@ def run_events() -> list[Event]:
             progress = Progress(epoch, update, lr=0.1 + 0.2, local_loss=1 / 3, gradient_norm=2.5, local_ids_hash="0x1f")
             events.append(progress)
         if update % 22 == 0:
-            events.append(epoch_end(epoch))
+            events += [epoch_by_rank(epoch), epoch_end(epoch)]
     return [*events, ENDED]

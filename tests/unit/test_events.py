@@ -2,7 +2,7 @@
 
 import json
 
-from helpers.run_events import STARTED, epoch_end
+from helpers.run_events import STARTED, epoch_by_rank, epoch_end
 
 from accel_train.events import PhaseTimes, Profiled, as_record
 
@@ -10,7 +10,8 @@ RUN_KEYS = {
     *("kind", "run_folder", "data", "train_images", "val_images", "classes", "model", "parameters", "matches"),
     *("augment", "world_size", "local_world_size", "device_asked", "device", "backend", "strategy", "precision"),
     *("threads", "cores", "launched_by", "batch_size", "accumulate", "global_batch", "epochs", "updates_per_epoch"),
-    *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling", "lr_base_batch"),
+    *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling"),
+    *("lr_base_batch", "lr_cap", "origin", "shape", "cache", "ignored_files"),
     *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config", "changed"),
     *("contents", "environment", "identity"),
 }
@@ -36,3 +37,10 @@ def test_phase_times_of_ranks_stay_nested() -> None:
     times = PhaseTimes(data_wait=1.0, forward=2.0, backward=3.0, optimizer=4.0, communication=5.0, other=6.0)
     record = as_record(Profiled(11, 20, (times,), 0, "profile"))
     assert record["ranks"][0]["communication"] == 5.0
+
+
+def test_ranks_of_an_epoch_stay_nested() -> None:
+    record = as_record(epoch_by_rank(2))
+    assert list(record) == ["kind", "epoch", "update", "ranks"]
+    assert list(record["ranks"][1]) == ["device", "loss", "images", "images_per_second", "weights", "sharded"]
+    assert [rank["loss"] for rank in record["ranks"]] == [0.2, 0.2123]

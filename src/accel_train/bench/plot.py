@@ -7,6 +7,7 @@ from pathlib import Path
 
 from accel_train.bench.results import Row
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 
 
 def check_plot(path: Path) -> None:
@@ -16,9 +17,13 @@ def check_plot(path: Path) -> None:
         UserError: matplotlib is not installed, or the file cannot be written.
     """
     if find_spec("matplotlib") is None:
-        raise UserError(f"--png {path} needs matplotlib, which is not installed", "pip install 'accel_train[plot]'")
+        raise UserError(
+            f"--png {quoted(path)} needs matplotlib, which is not installed", "pip install 'accel_train[plot]'"
+        )
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UserError(f"--png {path} is not a file in an existing folder", "give a file in an existing folder")
+        raise UserError(
+            f"--png {quoted(path)} is not a file in an existing folder", "give a file in an existing folder"
+        )
 
 
 def plot(path: Path, title: str, rows: list[Row]) -> None:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from accel_train.data.contents import Contents, Files, SplitContents, consistent
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 from accel_train.system.atomic_files import is_partial, write_file
 from accel_train.system.records import Count, Number, Text, checked, parse_json, read_record
 from accel_train.system.regular_files import kind_of, read_regular
@@ -94,12 +95,13 @@ def check_destination(folder: Path) -> Path:
         reason = f"no permission for {error.filename}" if isinstance(error, PermissionError) else error.strerror
         raise UserError(f"cannot read the run folder {folder}: {reason}", "give another --output") from None
     if nearest == folder and not folder.is_dir():
-        raise UserError(f"--output {folder} is a file", "give a folder")
+        raise UserError(f"--output {quoted(folder)} is a file", "give a folder")
     if not nearest.is_dir():
         raise UserError(f"cannot create the run folder {folder}: {nearest} is a file", "give another --output")
     if foreign := [name for name in found if not _is_ours(name)]:
         raise UserError(
-            f"--output {folder} is not empty: {min(foreign)} does not belong to a run", "give a new or empty folder"
+            f"--output {quoted(folder)} is not empty: {min(foreign)} does not belong to a run",
+            "give a new or empty folder",
         )
     for name, kind in found.items():  # a run writes nothing outside its folder, and removes nothing there
         if not is_partial(name, FILES) and kind != (ours := "a folder" if name in _FOLDERS else "a file"):
@@ -118,11 +120,6 @@ def check_destination(folder: Path) -> Path:
 def contains_run(folder: Path) -> bool:
     """Return whether a run has started in a folder: it writes its config before it trains."""
     return (folder / CONFIG).is_file()
-
-
-def weights_file(path: Path) -> Path:
-    """Return the file of a run's last weights, given its folder or that file."""
-    return path / WEIGHTS["last"] if path.is_dir() else path
 
 
 def is_finished(folder: Path) -> bool:

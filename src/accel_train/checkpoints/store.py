@@ -101,11 +101,13 @@ def update_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix(_NAME))
 
 
-def prune(checkpoints: Path, keep: int, also: Container[int | None]) -> None:
-    """Remove all checkpoints except the `keep` newest, at least one, and those of the updates in `also`."""
-    for checkpoint in _by_update(checkpoints)[:-keep]:
-        if update_of(checkpoint) not in also:
-            _remove(checkpoint)
+def prune(checkpoints: Path, keep: int, also: Container[int | None]) -> list[int]:
+    """Remove all checkpoints except the `keep` newest, at least one, and those of the updates in `also`.
+
+    Returns the bytes of each that is removed.
+    """
+    doomed = [path for path in _by_update(checkpoints)[:-keep] if update_of(path) not in also]
+    return [_remove(checkpoint) for checkpoint in doomed]
 
 
 def set_aside_newer(checkpoints: Path, last: Path) -> None:
@@ -167,10 +169,12 @@ def _by_update(checkpoints: Path) -> list[Path]:
     return sorted(found, key=update_of)
 
 
-def _remove(checkpoint: Path) -> None:
-    """Remove a checkpoint; rename it first, so that a partly removed one is not reported as damaged."""
+def _remove(checkpoint: Path) -> int:
+    """Remove a checkpoint and return its bytes; rename it first, so that a partly removed one is not reported."""
     doomed = checkpoint.with_name(f"{PARTIAL}removed_{checkpoint.name}")
     remove(doomed)
     checkpoint.rename(doomed)
     sync(checkpoint.parent)
+    size = 0 if doomed.is_symlink() else sum(path.lstat().st_size for path in _files(doomed).values())
     remove(doomed)  # NFS keeps open files; `clean` removes them later
+    return size

@@ -61,7 +61,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 2 for a user's mistake, 1 for a bug.
+    """Run the command line and exit with its code: 2 for a user's mistake, 1 for a bug or divergence.
 
     Commands find the process's StopSignals in `obj` of their context.
     """
@@ -106,7 +106,7 @@ def _explain(error: Exception) -> int:
             time.sleep(_SECONDS_FOR_LOCAL_RANK_0)
         else:
             _print_error(error.message, error.hint)
-        return USERS_MISTAKE
+        return error.exit_code
     return _explain_failure(error)
 
 

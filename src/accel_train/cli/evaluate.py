@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from accel_train.cli.first_line import print_first_line
 from accel_train.cli.options import with_options
 from accel_train.config.options import EvaluateConfig
 from accel_train.distributed.environment import launched_rank
@@ -15,14 +16,19 @@ from accel_train.events import as_record
 from accel_train.loggers.text import printable, quantity
 from accel_train.system.process import without_gc
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line on stdout.")]
+
+_MANY_CLASSES = 10
+"""With more of them, top-5 accuracy is of interest too."""
 
 
 @with_options(EvaluateConfig)
 def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Json = False) -> None:
-    """Evaluate the model of a run: loss, top-1 and top-5 accuracy over all images."""
+    """Evaluate the model of a run: loss and accuracy over all images."""
     count = processes_to_start(config.processes)
+    if sys.stderr.isatty():  # its result alone goes to files and pipes
+        print_first_line(f"evaluating {run}", sys.stderr)
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
 
@@ -38,5 +44,6 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
         typer.echo(json_format.dumps(as_record(found)))
     else:
         place = printable(f"{found.run_folder} ({found.weights}) on {found.data}")
-        result = f"loss {found.loss:.4f}, top-1 {found.accuracy:.4f}, top-5 {found.top5:.4f}"
+        top5 = f", top-5 accuracy {found.top5:.4f}" * (found.classes > _MANY_CLASSES)
+        result = f"loss {found.loss:.4f}, accuracy {found.accuracy:.4f}{top5}"
         typer.echo(f"{place}: {quantity(found.images, 'image')}, {result}")

@@ -18,11 +18,10 @@ from accel_train.errors import UserError
 Command = Callable[..., None]
 _TRUTH = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
-ConfigFile = Annotated[
+_ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="YAML file of options, such as a run's config.yaml; flags win."),
 ]
-"""Annotation of a command's parameter `config_file`, which :func:`with_options` reads."""
 
 
 class OptionsWithValues(typer.core.TyperCommand):
@@ -83,12 +82,12 @@ _HelpAll = Annotated[
 ]
 
 
-def with_options(kind: type[Config], *, help_all: bool = False) -> Callable[[Command], Command]:
+def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command], Command]:
     """Give a command that takes `config` and `origins` an option for each field of a config.
 
-    `origins` maps each given value to its source: "flag", or the name of the file that the parameter `config_file`
-    gave. A parameter `signals` gets the process's StopSignals. Other parameters remain options of the command. With
-    `help_all`, ``--help`` shows only the fields marked Everyday, and a new option ``--help-all`` shows all.
+    `origins` maps each given value to its source: "flag", or the name of the file of ``--config``. A parameter
+    `signals` gets the process's StopSignals. Other parameters remain options of the command. If the options are `many`,
+    ``--config`` reads them from a file, ``--help`` shows only those marked Everyday, and ``--help-all`` all.
     """
 
     def decorate(command: Command) -> Command:
@@ -107,7 +106,7 @@ def with_options(kind: type[Config], *, help_all: bool = False) -> Callable[[Com
                 given["signals"] = context.obj
             command(config=make_config(kind, {**from_file, **flags}, origins), origins=origins, **given)
 
-        signature = _signature(command, kind, help_all)
+        signature = _signature(command, kind, many)
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
         return run
@@ -115,14 +114,14 @@ def with_options(kind: type[Config], *, help_all: bool = False) -> Callable[[Com
     return decorate
 
 
-def _signature(command: Command, kind: type[Config], help_all: bool) -> inspect.Signature:
-    """Return what Typer makes options of: the command's own parameters, ``--help-all`` and the config's fields."""
+def _signature(command: Command, kind: type[Config], many: bool) -> inspect.Signature:
+    """Return what Typer makes options of: the command's own parameters, ours for many, and the config's fields."""
     filled_here = ("config", "origins", "signals")
     parameters = inspect.signature(command).parameters.values()
     own = [_keyword(p.name, p.default, p.annotation) for p in parameters if p.name not in filled_here]
-    if help_all:
-        own.append(_keyword("help_all", False, _HelpAll))
-    shown = marked(kind, Everyday) if help_all else kind.model_fields.keys()
+    if many:
+        own = [_keyword("config_file", None, _ConfigFile), *own, _keyword("help_all", False, _HelpAll)]
+    shown = marked(kind, Everyday) if many else kind.model_fields.keys()
     options = [_option(kind, name, hidden=name not in shown) for name in kind.model_fields]
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     return inspect.Signature([context, *own, *options])

@@ -13,7 +13,7 @@ import typer
 from accel_train.config.fields import expand_home
 from accel_train.distributed.environment import available_cores
 from accel_train.distributed.launcher import check_alone
-from accel_train.loggers.text import printable, quantity
+from accel_train.loggers.text import printable, quantity, quoted, rough_duration
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
 
@@ -78,7 +78,7 @@ def pack(
 def _plan(packing: "Packing", source: Path, pictures: int) -> str:
     listing = packing.listing
     counts = ", ".join(f"{split} {len(found):,}" for split, found in listing.splits.items())
-    ignored = f"; {listing.ignored_files:,} other files ignored" * bool(listing.ignored_files)
+    ignored = f"; {quantity(listing.ignored_files, 'other file')} ignored" * bool(listing.ignored_files)
     return printable(f"packing {source}: {quantity(pictures, 'picture')} ({counts}){ignored}")
 
 
@@ -88,33 +88,38 @@ def _summary(destination: Path, pictures: int, shards: int, verified: int) -> st
     else:
         result = f"holds {quantity(pictures, 'picture')} in {quantity(shards, 'shard')}"
         result += f", {verified:,} of them packed earlier and verified by sha256" * bool(verified)
-    return printable(f"{destination} {result}; train on it with: accel_train train --data {destination}")
+    return printable(f"{destination} {result}; train on it with: accel_train train --data {quoted(destination)}")
 
 
 @contextmanager
 def _progress(pictures: int) -> Iterator[ShowProgress]:
     """Yield a function that shows progress: a bar on a terminal, else a line every 10 s."""
+    began = time.monotonic()
+
+    def left(done: int) -> str:
+        return f"{rough_duration((time.monotonic() - began) * (pictures - done) / max(1, done))} left"
+
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+        next_line = began + _SECONDS_BETWEEN_LINES
 
         def write_line(done: int) -> None:
             nonlocal next_line
             if time.monotonic() >= next_line:
-                _say(f"{done:,} of {quantity(pictures, 'picture')}")
+                _say(f"{done:,} of {quantity(pictures, 'picture')}, {left(done)}")
                 next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
 
         yield write_line
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     # Without auto-refresh: its thread could hold a lock while workers are forked.
-    columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     bar = Progress(*columns, auto_refresh=False, transient=True, expand=True)
-    task = bar.add_task("", total=pictures)
+    task = bar.add_task("", total=pictures, left="")
 
     def draw(done: int) -> None:
         with suppress(OSError):
-            bar.update(task, completed=done, refresh=True)
+            bar.update(task, completed=done, left=left(done), refresh=True)
 
     with suppress(OSError):
         bar.start()

@@ -1,38 +1,46 @@
 """The command ``train``."""
 
+import shlex
 import sys
 from typing import Annotated
 
 import typer
 
-from accel_train.cli.options import ConfigFile, with_options
+from accel_train.cli.first_line import print_first_line, training
+from accel_train.cli.options import with_options
 from accel_train.config.options import TrainConfig
 from accel_train.data.sources import fashion_mnist_files
-from accel_train.distributed.environment import launched_rank
+from accel_train.distributed.environment import by_other_launcher, launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
+from accel_train.errors import UserError
 from accel_train.events import RunEnded, RunStarted, Stopped
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
 
 PrintConfig = Annotated[bool, typer.Option("--print-config", hidden=True, help="Print the resolved config and exit.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and exit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print all that a run would, up to its start, and exit.")]
+Verbose = Annotated[bool, typer.Option("--verbose", hidden=True, help="Describe the run in full at its start.")]
 Quiet = Annotated[bool, typer.Option("--quiet", hidden=True, help="Print only the final result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print events as JSON lines on stdout, everything else on stderr.")]
 
 
-@with_options(TrainConfig, help_all=True)
+@with_options(TrainConfig, many=True)
 def train(
     config: TrainConfig,
     origins: dict[str, str],
     signals: StopSignals,
-    config_file: ConfigFile = None,
     print_config: PrintConfig = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Train an image classifier; write its weights, metrics and config to a run folder."""
+    if verbose and quiet:
+        raise UserError("--verbose and --quiet contradict each other", "leave one of them out")
     count = processes_to_start(config.processes)
+    if not (quiet or print_config):
+        print_first_line(training(config, count), sys.stderr if json else sys.stdout)
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
     if config.data == "fashion-mnist":
@@ -46,7 +54,9 @@ def train(
         from accel_train.run.session import train as train_events
 
     code = 0
-    for event in logged(train_events(config, origins, signals), rank=launched_rank(), quiet=quiet, json=json):
+    events = train_events(config, origins, signals)
+    command = None if by_other_launcher() else shlex.join(["accel_train", *sys.argv[1:]])
+    for event in logged(events, rank=launched_rank(), verbose=verbose, quiet=quiet, json=json, command=command):
         if isinstance(event, RunStarted):
             signals.training_began(alone=event.hardware.world_size == 1)
         elif isinstance(event, RunEnded | Stopped):
@@ -56,22 +66,25 @@ def train(
 
 
 def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -> None:
-    """Print the resolved config or the banner of a run, and write nothing."""
+    """Print the resolved config, or all that a run would print before it trains, and write nothing."""
     from accel_train.distributed.accelerator import stop
     from accel_train.loggers.banner import print_banner
     from accel_train.loggers.rows import RunConsole
     from accel_train.loggers.text import printable
     from accel_train.run.build import build_run
     from accel_train.run.describe import config_text, run_started
+    from accel_train.run.preview import preview
 
     try:
         run = build_run(config, origins)
-        if run.processes.is_main:
-            if print_config:
+        if print_config:
+            if run.processes.is_main:
                 sys.stdout.write(config_text(run))
-            else:
-                print_banner(RunConsole(highlight=False), run_started(run))
-                for notice in run.notices:
-                    typer.echo(f"note: {printable(notice)}")
+            return
+        start, notices = preview(run)
+        if run.processes.is_main:
+            print_banner(RunConsole(highlight=False), run_started(run), verbose=True)
+            for line in (start, *(f"note: {notice}" for notice in notices)):
+                typer.echo(printable(line))
     finally:
         stop()

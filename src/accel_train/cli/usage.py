@@ -1,9 +1,13 @@
 """Explains a command line that cannot be read, and suggests what the user may have meant."""
 
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from accel_train.config.defaults import DATA_DEFAULTS
 from accel_train.config.suggest import COMMANDS, OPTIONS, did_you_mean, suggestions
 from accel_train.system.records import reason_of
 
@@ -15,10 +19,9 @@ def usage_error(error: Exception, message: str) -> tuple[str, str]:
     option = getattr(error, "option_name", None)
     if context is None:
         return message, see
-    if message.startswith("No such command"):
-        return _unknown_command(context, message)
-    if option and message.startswith("No such option"):
-        return _unknown_option(context, option)
+    for start, explain in _EXPLAINED.items():
+        if message.startswith(start):
+            return explain(context, error, message)
     if option:
         parameter = next(each for each in context.command.params if option in each.opts)
         return f"{option} needs a value", f"{option}: {parameter.help}"
@@ -37,14 +40,30 @@ def _bad_value(error: Exception, message: str, parameter: Any) -> tuple[str, str
     return (f"{parameter.name.upper()} is missing" if message.startswith("Missing") else message), hint
 
 
-def _unknown_command(context: Any, message: str) -> tuple[str, str]:
+def _extra_argument(context: Any, error: Exception, message: str) -> tuple[str, str]:
+    """Explain a word that is no option: perhaps its name, or the value of one."""
+    extra = message[message.index("(", len("Got unexpected extra argument(s)")) + 1 : -1]
+    first, _, rest = (extra, "", "") if Path(extra).is_dir() else extra.partition(" ")
+    names = [name for each in context.command.params for name in each.opts if name.startswith("--")]
+    options = {"--data": first in DATA_DEFAULTS or Path(first).is_dir(), "--config": first.endswith((".yaml", ".yml"))}
+    meant = [f"{name} {shlex.quote(first)}" for name, fits in options.items() if fits and name in names]
+    word, _, value = first.replace("=", " ", 1).partition(" ")
+    meant = meant or [f"{name} {value or rest}".strip() for name in suggestions(word, names)]
+    argument = next((each.name.upper() for each in context.command.params if each.opts == [each.name]), None)
+    one = f"give one {argument}, and quote a name that contains spaces" if argument else ""
+    see = f"see {context.command_path} --help"
+    return f"unexpected argument{'s' * bool(rest)} {extra}", did_you_mean(meant, one or see)
+
+
+def _unknown_command(context: Any, error: Exception, message: str) -> tuple[str, str]:
     name, commands = message.split("'")[1], list(context.command.commands)
     return f"there is no command {name}", did_you_mean(
         suggestions(name, commands, COMMANDS), f"the commands are {', '.join(commands)}"
     )
 
 
-def _unknown_option(context: Any, option: str) -> tuple[str, str]:
+def _unknown_option(context: Any, error: Any, message: str) -> tuple[str, str]:
+    option = _as_typed(error.option_name)
     names = [name for each in context.command.params for name in each.opts if name.startswith("--")]
     if meant := suggestions(option, names, {f"--{other}": f"--{ours}" for other, ours in OPTIONS.items()}):
         return f"there is no option {option}", did_you_mean(meant, "")
@@ -56,3 +75,17 @@ def _unknown_option(context: Any, option: str) -> tuple[str, str]:
             return f"there is no option {option}", f"did you mean {context.command_path} {name} {option}?"
     help_all = " --help-all" if "--help-all" in names else " --help"
     return f"there is no option {option}", f"see {context.command_path}{help_all}"
+
+
+def _as_typed(option: str) -> str:
+    """Return the whole word of what is read as the letters of short options, such as -lr."""
+    words = (word for word in sys.argv[1:] if not word.startswith("--") and word.startswith(option))
+    return option if option.startswith("--") else next(words, option)
+
+
+_EXPLAINED = {
+    "Got unexpected extra argument": _extra_argument,
+    "No such command": _unknown_command,
+    "No such option": _unknown_option,
+}
+"""By the start of Typer's message."""

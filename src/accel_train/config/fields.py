@@ -38,9 +38,13 @@ def expand_home(path: Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises for an unknown user
 
 
-def _user_name(name: str) -> str:
-    if not name:
+def _refuse_empty(name: object) -> object:
+    if name == "":
         raise ValueError("the name is empty; is a variable of the shell unset?")
+    return name
+
+
+def _user_name(name: str) -> str:
     return os.path.expanduser(name)  # noqa: PTH111
 
 
@@ -48,9 +52,9 @@ _MOST = 2**53
 """Integers up to this are exact as floats."""
 PositiveInt = Annotated[int, Field(gt=0, le=_MOST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_MOST)]
-UserPath = Annotated[Path, AfterValidator(expand_home)]
+UserPath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(expand_home)]
 """A path in which ~ is the home folder."""
-UserName = Annotated[str, AfterValidator(_user_name)]
+UserName = Annotated[str, BeforeValidator(_refuse_empty), AfterValidator(_user_name)]
 """A name, or a path in which ~ is the home folder."""
 
 
@@ -79,7 +83,10 @@ def split_list(value: object) -> object:
 
 def _worker_count(value: object) -> str:
     if value != "auto" and not (str(value).isdecimal() and int(str(value)) <= _MOST_WORKERS):
-        raise UserError(f"--workers {value} is neither auto nor a number", f"give auto, or 0 to {_MOST_WORKERS:,}")
+        raise UserError(
+            f"--workers {value}: must be auto or a whole number from 0 to {_MOST_WORKERS:,}",
+            "leave it out: auto chooses by cores and device",
+        )
     return str(value)
 
 

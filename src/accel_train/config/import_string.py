@@ -12,7 +12,7 @@ from typing import Any
 
 from accel_train.errors import UserError
 
-_CODE = ("model", "data")
+CODE = ("model", "data")
 """Fields of a config that may name a function."""
 _CONFIG = "config.yaml"
 _BESIDE = ("data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
@@ -50,7 +50,7 @@ def check_code_in_file(path: Path, values: Mapping[str, Any]) -> None:
     Raises:
         UserError: it does.
     """
-    for name in _CODE:
+    for name in CODE:
         value = values.get(name)
         if isinstance(value, str) and is_function_name(value) and run_around(path):
             raise _foreign_code(path, f"--{name}", value)

@@ -36,9 +36,7 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
             f"cannot read {path}: {error.strerror}", "give a YAML file that exists, such as config.yaml in a run folder"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: invalid UTF-8 or an invalid date
-        raise UserError(
-            f"{path} is not YAML: {' '.join(str(error).split())}", "write one `key: value` per line"
-        ) from None
+        raise UserError(f"{path} is not YAML: {_problem(error)}", "write one `key: value` per line") from None
     if values is None:
         raise UserError(f"{path} has no `key: value` pairs", "write one `key: value` per line")
     for key in values:
@@ -46,6 +44,13 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
             hint = did_you_mean(suggestions(str(key), fields, _SYNONYMS), "see accel_train train --help-all")
             raise UserError(f"unknown key {shown(key)} in {path}", hint)
     return values
+
+
+def _problem(error: Exception) -> str:
+    """Return what is wrong with a YAML text, and in which line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}: {' '.join(error.problem.split())}"
+    return " ".join(str(error).split())
 
 
 def _plain_mapping(text: str) -> dict[str, Any] | None:

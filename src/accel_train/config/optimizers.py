@@ -6,13 +6,21 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Rate:
+    """The default learning rate of a family of models."""
+
+    lr: float
+    """Default of ``--lr``, at 256 images per update."""
+    max_lr: float
+    """Default of ``--max-lr``: above it the family is known to diverge, or to learn less."""
+
+
+@dataclass(frozen=True)
 class OptimizerSpec:
     """All that a run needs to know of an optimizer."""
 
     make: str
     """Import string of its class; called with parameter groups, `lr`, `fused`, `foreach` and :meth:`settings`."""
-    base_lr: float
-    """Default of ``--lr``."""
     weight_decay: float
     """Default of ``--weight-decay``."""
     scaling: str
@@ -21,8 +29,8 @@ class OptimizerSpec:
     """Numbers that it keeps for each weight."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Fixed keyword arguments of `make`."""
-    base_lr_by_model: Mapping[str, float] = field(default_factory=dict)
-    """Default of ``--lr`` for models without BatchNorm or of our own, by the start of the model's name."""
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+    """Default learning rates by the start of the model's name; the last row is for all other models."""
     scales_betas: bool = False
     """Whether it takes Adam's betas and epsilon, which the sqrt scaling rule adapts to the global batch."""
 
@@ -30,27 +38,33 @@ class OptimizerSpec:
         """Return its keyword arguments, excluding learning rate and weight decay."""
         return {**self.arguments, **({"betas": betas, "eps": eps} if self.scales_betas else {})}
 
-    def default_lr(self, model: str) -> float:
-        """Return the base learning rate for a model."""
+    def rate(self, model: str) -> Rate:
+        """Return the default learning rate of a model."""
         if model.endswith("_bn"):  # VGG with BatchNorm
-            return self.base_lr
-        return next((lr for start, lr in self.base_lr_by_model.items() if model.startswith(start)), self.base_lr)
+            return self.rates[""]
+        return next(rate for start, rate in self.rates.items() if model.startswith(start))
 
 
 OPTIMIZERS: dict[str, OptimizerSpec] = {
     "sgd": OptimizerSpec(
         make="torch.optim:SGD",
         arguments={"momentum": 0.9, "nesterov": True},
-        base_lr=0.1,  # Goyal et al. 2017, §2.1, at 256 images per update
-        # The small ones are torchvision's recipes for networks without BatchNorm.
-        base_lr_by_model={"cnn": 0.2, "mlp": 0.2, "alexnet": 0.01, "vgg": 0.01, "squeezenet": 0.01},
+        rates={  # measured: benchmarks/defaults/README.md
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.2, max_lr=0.1)),
+            "wide_resnet": Rate(0.2, max_lr=0.8),  # 0.1 at 128: Zagoruyko and Komodakis 2016, §3
+            **dict.fromkeys(("alexnet", "vgg", "squeezenet"), Rate(0.01, max_lr=0.04)),  # torchvision's recipes
+            "": Rate(0.1, max_lr=3.2),  # Goyal et al. 2017, §2.1 and §5.1
+        },
         weight_decay=5e-4,
         scaling="linear",
         states_per_weight=1,
     ),
     "adamw": OptimizerSpec(
         make="torch.optim:AdamW",
-        base_lr=1e-3,
+        rates={
+            **dict.fromkeys(("cnn", "mlp", "wide_resnet"), Rate(0.004, max_lr=0.008)),
+            "": Rate(0.001, max_lr=0.002),
+        },
         weight_decay=0.05,
         scaling="sqrt",
         states_per_weight=2,

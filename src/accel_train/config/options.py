@@ -1,5 +1,6 @@
 """The configs of the commands."""
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
@@ -68,8 +69,8 @@ class Evaluation(Config):
     """Folder of data sets, as for train."""
     model: str | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
-    weights: Literal["last", "best"] = "last"
-    """Weights of the last epoch, or of the best one."""
+    weights: Literal["last", "best"] | None = None
+    """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
     batch_size: PositiveInt | None = None
     """Images per process at a time. Default: the run's."""
     precision: Precision | None = None
@@ -82,9 +83,17 @@ class EvaluateConfig(panels.Machine, Evaluation):
     """An evaluation of a run's model."""
 
 
-def changed_fields(config: TrainConfig) -> tuple[str, ...]:
-    """Return the names of the fields that differ from their default, in the order of the help."""
-    return tuple(name for name, field in TrainConfig.model_fields.items() if getattr(config, name) != field.default)
+def changed_fields(config: TrainConfig, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the fields whose values are worth showing, in the order of the help.
+
+    `given` is the origin of each value that is no default. Those that the user typed are shown; those of a file, which
+    may hold all values of an earlier run, only if they differ from the default.
+    """
+    typed = {name for name, origin in given.items() if origin in TYPED}
+    fields = TrainConfig.model_fields.items()
+    return tuple(
+        name for name, field in fields if name in typed or (name in given and getattr(config, name) != field.default)
+    )
 
 
 PLACEMENT = marked(TrainConfig, Placement)
@@ -95,3 +104,9 @@ FREE_ON_RESUME = marked(TrainConfig, Placement, FreeOnResume)
 
 EVERYDAY = marked(TrainConfig, Everyday)
 """Fields that ``train --help`` shows."""
+
+TYPED = ("flag", "given")
+"""Origins of values that the user gave on the command line or in Python."""
+
+FROM_RUN = "from the run"
+"""Origin of values of the run that --resume names."""

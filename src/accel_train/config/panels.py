@@ -48,8 +48,7 @@ class Data(Config):
     limit: PositiveInt | None = None
     """Use only this many training and validation images, evenly spaced, for a quick test. Default: all."""
     workers: Workers = "auto"
-    """Loader workers per process; the result does not depend on them. auto: by cores and device, 0 for in-memory
-    data."""
+    """Loader workers per process; they do not change results. auto: by cores and device, 0 for in-memory data."""
     cache: Annotated[Cache, Placement()] = "auto"
     """Where in-memory images are stored: on each device, in RAM shared by all processes of a machine (ram), or in each
     process (off). auto: the first of these that works."""
@@ -95,6 +94,8 @@ class Run(Config):
     """When loss or weights are no longer finite: stop, or roll back to the last checkpoint and skip the data since."""
     log_every: Annotated[PositiveInt, FreeOnResume()] = 20
     """Updates between progress records in metrics.jsonl."""
+    rank_lines: Annotated[Literal["epoch", "none"], FreeOnResume()] = "epoch"
+    """With several processes, a line of each every epoch: its own loss, images, speed and hash of its weights."""
     watch_every: Annotated[NonNegativeInt, FreeOnResume()] = 100
     """Updates between checks that all processes hold the same weights. 0: no checks."""
     profile: Annotated[bool, Placement()] = False
@@ -121,6 +122,16 @@ class Batch(Config):
     """Micro-batches per process per update. Default: 1, or what --global-batch-size needs."""
     auto_micro_batch: bool = False
     """Use the largest batch size that fits into memory, at the same global batch."""
+
+    @model_validator(mode="after")
+    def _refuse_accumulate_without_batch_size(self) -> Self:
+        if self.accumulate and self.global_batch_size and not self.batch_size:
+            raise UserError(
+                f"--accumulate {self.accumulate} and --global-batch-size {self.global_batch_size} "
+                "leave the batch size open",
+                "add --batch-size, or leave out --accumulate: it follows from the others",
+            )
+        return self
 
 
 class Optimization(Config):
@@ -165,6 +176,8 @@ class LearningRate(Config):
     linear for sgd and sqrt for adamw."""
     lr_base_batch: PositiveInt | None = None
     """Global batch that --lr refers to. Default: 256."""
+    max_lr: PositiveFloat | None = None
+    """Upper limit of the peak that scaling gives. Default: by model and optimizer; none with --lr or --lr-scaling."""
     schedule: RuleName = "cosine"
     """Learning rate schedule after warmup."""
     warmup_epochs: NonNegativeFloat | None = None
@@ -183,11 +196,13 @@ class LearningRate(Config):
         if self.schedule != "step":
             for name, value in (("milestones", self.milestones), ("gamma", self.gamma)):
                 if value is not None:
-                    raise UserError(f"--{name} has no effect with --schedule {self.schedule}", "add --schedule step")
-        if self.lr_base_batch is not None and self.lr_scaling == "none":
-            raise UserError("--lr-base-batch has no effect with --lr-scaling none", "choose linear or sqrt")
-        if self.lr_base_batch is not None and self.lr is not None and self.lr_scaling is None:
-            raise UserError("--lr-base-batch has no effect with --lr alone", "add --lr-scaling linear or sqrt")
+                    raise UserError(f"--{name} needs --schedule step, not {self.schedule}", "add --schedule step")
+        for name, value in (("lr-base-batch", self.lr_base_batch), ("max-lr", self.max_lr)):
+            if value is not None and self.lr_scaling == "none":
+                hint = f"leave --{name} out, or choose --lr-scaling linear or sqrt"
+                raise UserError(f"--{name} has no effect with --lr-scaling none", hint)
+            if value is not None and self.lr is not None and self.lr_scaling is None:
+                raise UserError(f"--{name} has no effect with --lr alone", "add --lr-scaling linear or sqrt")
         if self.warmup_epochs == 0 and self.warmup_from is not None:
             raise UserError("--warmup-from has no effect with --warmup-epochs 0", "leave one of them out")
         return self
@@ -226,8 +241,8 @@ class Checkpoints(Config):
     """auto: resume the unfinished run in the output folder; never; or a run or checkpoint to resume from."""
     save_every: Annotated[str, FreeOnResume()] = "1epoch"
     """Save interval, such as 1epoch, 500updates or 10min."""
-    keep: Annotated[PositiveInt, FreeOnResume()] = 2
-    """Checkpoints to keep, besides that of the best epoch."""
+    keep: Annotated[PositiveInt | None, FreeOnResume()] = None
+    """Checkpoints to keep, besides that of the best epoch. Default: 2; of a finished run, the last one."""
 
     @field_validator("save_every")
     @classmethod

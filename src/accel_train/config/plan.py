@@ -12,6 +12,7 @@ from accel_train.errors import UserError
 _ADAM_BETAS = (0.9, 0.999)
 _ADAM_EPS = 1e-8
 _MAX_ADAM_RATIO = 0.5  # of batch ratio × (1 - beta1): near 1 the sqrt rule breaks down
+_MOST_TRIED = 100_000  # divisors
 _COLD_START = 0.01  # fraction of the peak at which warmup starts if scaling did not raise it
 
 
@@ -62,10 +63,7 @@ def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_s
     global_batch, accumulate = _batches(config.global_batch_size, batch_size, accumulate, processes)
     updates_per_epoch, images_dropped = divmod(train_images, global_batch)
     if updates_per_epoch == 0:
-        raise UserError(
-            f"the global batch of {global_batch:,} images is larger than the {train_images:,} training images",
-            f"choose --batch-size, --accumulate or processes so that their product is at most {train_images}",
-        )
+        raise UserError(*_too_large(config, global_batch, processes, accumulate, train_images))
     betas, eps = _adam(config, global_batch)
     return Plan(
         processes=processes,
@@ -94,35 +92,71 @@ def _batches(global_batch_size: int | None, batch_size: int, accumulate: int | N
         )
     per_process, rest = divmod(micro_batches, processes)
     if rest:
-        fitting = ", ".join(str(p) for p in range(1, micro_batches + 1) if micro_batches % p == 0)
+        shared = "one micro-batch" if micro_batches == 1 else f"{micro_batches:,} micro-batches"
         raise UserError(
-            f"{processes} processes cannot share {micro_batches} micro-batches of {batch_size} images evenly",
-            f"with --global-batch-size {global_batch_size} and --batch-size {batch_size} "
-            f"the number of processes can be {fitting}",
+            f"{processes} processes cannot share {shared} of {batch_size} (--global-batch-size {global_batch_size})",
+            _sharing(global_batch_size, batch_size, processes, micro_batches),
         )
     if accumulate not in (None, per_process):
         raise UserError(
-            f"--accumulate {accumulate} × {processes} processes × --batch-size {batch_size} "
+            f"--accumulate {accumulate} × {processes} process{'es' * (processes > 1)} × --batch-size {batch_size} "
             f"is not --global-batch-size {global_batch_size}",
             f"leave out --accumulate: it follows from the others ({per_process})",
         )
     return global_batch_size, per_process
 
 
+def _sharing(global_batch: int, batch_size: int, processes: int, micro_batches: int) -> str:
+    """Return a hint with the closest batch size, and number of processes, that can be shared."""
+    share = max(1, global_batch // processes)
+    size = _closest_divisor(share, batch_size)
+    if 2 * size < batch_size:  # a global batch like 2 × 97 has no better one
+        share, size = max(1, round(share / batch_size)) * batch_size, batch_size
+    shared = f"--global-batch-size {share * processes} " * (share * processes != global_batch)
+    fitting = _closest_divisor(micro_batches, processes)
+    return f"use {shared}--batch-size {size}, or {fitting} {'process' if fitting == 1 else 'processes'}"
+
+
+def _closest_divisor(number: int, to: int) -> int:
+    divisors = (n for n in range(1, min(number, 2 * to, _MOST_TRIED) + 1) if number % n == 0)
+    return min(divisors, key=lambda n: abs(math.log(n / to)))
+
+
+def _too_large(
+    config: ResolvedConfig, global_batch: int, processes: int, accumulate: int, train_images: int
+) -> tuple[str, str]:
+    """Return error and hint for a global batch that is larger than the data set."""
+    images = f"{train_images:,} training image{'s' * (train_images > 1)}"
+    message = f"the global batch of {global_batch:,} images is larger than the {images}"
+    if processes > train_images:
+        return message, f"use at most {train_images} process{'es' * (train_images > 1)}"
+    if config.global_batch_size is not None:
+        batch_size = min(config.batch_size, train_images // processes)
+        share = batch_size * processes
+        smaller = f" --batch-size {batch_size}" * (batch_size < config.batch_size)
+        return message, f"use --global-batch-size {train_images // share * share}{smaller}"
+    if processes * accumulate > train_images:
+        return message, f"use --accumulate {train_images // processes} or less"
+    micro_batches = processes * accumulate
+    of = f" ({micro_batches} micro-batches per update)" * (micro_batches > 1)
+    return message, f"use --batch-size {train_images // micro_batches} or less{of}"
+
+
 def _learning_rate(config: ResolvedConfig, global_batch: int, updates_per_epoch: int) -> Schedule:
+    length = "the epoch" if config.epochs == 1 else f"the {config.epochs} epochs"
     if config.warmup_epochs >= config.epochs:
         raise UserError(
-            f"--warmup-epochs {config.warmup_epochs:g} must be less than --epochs {config.epochs}",
-            "give fewer warmup epochs, or more epochs",
+            f"--warmup-epochs {config.warmup_epochs:g} must be less than {length} of the run",
+            f"use --warmup-epochs {config.epochs / 5:g}, or --epochs {math.floor(config.warmup_epochs) + 1} or more",
         )
     for milestone in config.milestones or ():
         if not 0 < milestone < config.epochs:
             raise UserError(
-                f"--milestones {milestone:g} is not within the {config.epochs} epochs of the run",
-                "give epochs after 0 and before the last",
+                f"--milestones {milestone:g} is not within {length} of the run",
+                f"use epochs above 0 and below {config.epochs}, or more --epochs",
             )
     ratio = global_batch / (config.lr_base_batch or global_batch)
-    peak = config.lr * SCALINGS[config.lr_scaling](ratio)
+    peak = min(config.lr * SCALINGS[config.lr_scaling](ratio), config.max_lr or math.inf)
     # Goyal et al. 2017, §2.2: if scaling raised the learning rate, warmup starts from the unscaled one.
     warmup_from = config.lr if peak > config.lr else peak * _COLD_START
     return Schedule(
@@ -141,12 +175,14 @@ def _adam(config: ResolvedConfig, global_batch: int) -> tuple[tuple[float, float
     if not OPTIMIZERS[config.optimizer].scales_betas or config.lr_scaling != "sqrt":
         return _ADAM_BETAS, _ADAM_EPS
     base = config.lr_base_batch or global_batch
-    ratio = global_batch / base
+    # A limit of the peak is one of the ratio: the rule holds for the batch that it stands for.
+    ratio = min(global_batch / base, (config.max_lr / config.lr) ** 2 if config.max_lr else math.inf)
     if ratio * (1 - _ADAM_BETAS[0]) > _MAX_ADAM_RATIO:
-        limit = round(base * _MAX_ADAM_RATIO / (1 - _ADAM_BETAS[0]))
+        largest = _MAX_ADAM_RATIO / (1 - _ADAM_BETAS[0])
         raise UserError(
-            f"--lr-scaling sqrt cannot scale {config.optimizer} from {base} to {global_batch} images per update",
-            f"use at most {limit} images per update, --lr-scaling none, or a larger --lr-base-batch",
+            f"the sqrt scaling rule cannot take {config.optimizer} from {base} to {global_batch} images per update",
+            f"use at most {round(base * largest)} images per update, "
+            f"--max-lr {0.95 * config.lr * math.sqrt(largest):.2g}, or --lr-scaling none",
         )
     beta1, beta2 = (1 - ratio * (1 - beta) for beta in _ADAM_BETAS)
     return (beta1, beta2), _ADAM_EPS / math.sqrt(ratio)

@@ -1,6 +1,12 @@
 """Explains why a value of an option was refused, and which one the user may have meant."""
 
-from pydantic import BaseModel
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from accel_train.config.fields import choices_of, help_of
@@ -9,6 +15,9 @@ from accel_train.errors import UserError, shown
 from accel_train.system.records import reason_of
 
 _MOST_SHOWN = 200
+_NUMBER = re.compile(r"([-+]?[\d.]+(?:e[-+]?\d+)?)\s*(%|k|x|px|(?:epoch|image|pixel|update)s?)?")
+_FACTORS = {"%": 0.01, "k": 1000}
+_LEAST_PERCENT = 5
 
 
 def refusal(kind: type[BaseModel], failure: ErrorDetails, file: str | None) -> UserError:
@@ -19,21 +28,39 @@ def refusal(kind: type[BaseModel], failure: ErrorDetails, file: str | None) -> U
         return UserError(f"{flag} is missing{place}", f"{flag}: {help_of(kind, name)}")
     value = (given if isinstance(given, str) else shown(given))[:_MOST_SHOWN]
     choices = choices_of(kind, name)
-    limits = failure.get("ctx", {})
+    reason, meant = reason_of(failure), suggestions(value, choices, VALUES)
     if choices:
-        allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-        reason = f"must be {allowed}"
-        hint = did_you_mean(suggestions(value, choices, VALUES), f"choose {allowed}")
-    else:
-        reason, hint = reason_of(failure), f"{flag}: {help_of(kind, name)}"
-    if _is_percentage(value, limits.get("le", limits.get("lt"))):
-        hint = f"it is a fraction: did you mean {float(value) / 100:g}?"
-    return UserError(f"{flag} {value}{place}: {reason}", hint)
+        reason = f"must be one of {', '.join(choices)}" if len(choices) > 1 else f"must be {choices[0]}"
+    elif len(failure["loc"]) == 1:
+        meant = [each for each in _numbers_meant(value) if _is_accepted(kind, name, each)][:1]
+    typed = shlex.quote(value) if isinstance(given, str) else value
+    meaning = f"{flag}: {help_of(kind, name)}"
+    return UserError(f"{flag} {typed}{place}: {reason}", did_you_mean(meant, meaning))
 
 
-def _is_percentage(value: object, limit: object) -> bool:
-    """Return whether a value of at most 100 was given where a fraction is wanted."""
+def _numbers_meant(text: str) -> Iterator[str]:
+    """Yield numbers that a text may mean: 1,024 or 0,1, 10epochs, 95 or 95% for 0.95, 2.5 for a whole number."""
+    for plain in (re.sub(r",(?=\d{3}\b)", "", text), text.replace(",", ".")):
+        if found := _NUMBER.fullmatch(plain.strip().lower()):
+            try:
+                number = float(found[1]) * _FACTORS.get(found[2], 1)
+            except ValueError:  # 0.1.2
+                continue
+            if not math.isfinite(number):
+                continue
+            yield from (f"{number:.15g}", f"{abs(number):.15g}")
+            if _LEAST_PERCENT <= number <= 100:
+                yield f"{number / 100:g}"
+            if round(number) != 0:
+                yield f"{round(number)}"
+
+
+def _is_accepted(kind: type[BaseModel], name: str, value: Any) -> bool:
+    """Return whether a config takes a value, apart from its other fields."""
     try:
-        return limit == 1 and 1 < float(str(value)) <= 100
-    except ValueError:
-        return False
+        kind(**{name: value})
+    except ValidationError as failure:
+        return all(error["loc"][0] != name for error in failure.errors())
+    except UserError:
+        pass
+    return True

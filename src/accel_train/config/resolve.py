@@ -7,6 +7,7 @@ from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import ResolvedConfig, TrainConfig
 
 _MIN_UPDATES_PER_EPOCH = 8  # small data sets get smaller batches
+_MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _LR_BASE_BATCH = 256
 _GAMMA = 0.1
@@ -34,18 +35,21 @@ def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[st
     epochs = config.epochs or data.epochs
     scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
     for_data, for_optimizer = f"default for {data_kind}", f"default for {config.optimizer}"
+    rate, for_model = optimizer.rate(model), f"default for {model} with {config.optimizer}"
     defaults: dict[str, tuple[Any, str]] = {
         "model": (model, for_data),
         "epochs": (epochs, for_data),
         "augment": (data.augment, for_data),
         "batch_size": (_batch_size(config, data, train_images), f"{for_data} of {train_images:,} images"),
         "warmup_epochs": (min(data.warmup_epochs, epochs / _MIN_EPOCHS_PER_WARMUP), for_data),
-        "lr": (optimizer.default_lr(model), f"default for {model} with {config.optimizer}"),
+        "lr": (rate.lr, for_model),
         "lr_scaling": (scaling, "because --lr was given" if config.lr is not None else for_optimizer),
         "weight_decay": (optimizer.weight_decay, for_optimizer),
     }
     if scaling != "none":
         defaults["lr_base_batch"] = (_LR_BASE_BATCH, "default")
+    if config.lr is None and config.lr_scaling is None:  # what is asked for is done as said
+        defaults["max_lr"] = (rate.max_lr, for_model)
     if config.schedule == "step":
         defaults["gamma"] = (_GAMMA, "default")
     return defaults
@@ -53,8 +57,16 @@ def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[st
 
 def _batch_size(config: TrainConfig, data: DataDefaults, train_images: int) -> int:
     if config.global_batch_size is not None:
-        return max(n for n in range(1, data.batch_size + 1) if config.global_batch_size % n == 0)
+        return _divisor(config.global_batch_size, data.batch_size, most=train_images)
     size = data.batch_size
-    while size > 2 and train_images // size < _MIN_UPDATES_PER_EPOCH:
+    while size > _MIN_BATCH and train_images // size < _MIN_UPDATES_PER_EPOCH:
         size //= 2
-    return size
+    return min(size, train_images)
+
+
+def _divisor(global_batch: int, usual: int, most: int) -> int:
+    """Return the largest divisor up to `usual`; if BatchNorm needs more images, the smallest from there to `most`."""
+    largest = max(n for n in range(1, usual + 1) if global_batch % n == 0)
+    if largest >= min(_MIN_BATCH, global_batch):
+        return largest
+    return next((n for n in range(usual + 1, most + 1) if global_batch % n == 0), largest)

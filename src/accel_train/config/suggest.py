@@ -5,8 +5,10 @@ import re
 from collections.abc import Collection, Iterable
 
 OPTIONS = {
+    "a": "model",
     "arch": "model",
     "amp": "precision",
+    "b": "batch-size",
     "batch": "batch-size",
     "bs": "batch-size",
     "checkpoint": "resume",
@@ -27,6 +29,7 @@ OPTIONS = {
     "gradient-accumulation-steps": "accumulate",
     "gradient-clipping": "clip-norm",
     "img-size": "image-size",
+    "j": "workers",
     "jobs": "workers",
     "learning-rate": "lr",
     "lr-scheduler": "schedule",
@@ -41,6 +44,7 @@ OPTIONS = {
     "num-gpus": "processes",
     "num-processes": "processes",
     "num-workers": "workers",
+    "o": "output",
     "opt": "optimizer",
     "out": "output",
     "output-dir": "output",
@@ -59,7 +63,14 @@ OPTIONS = {
 """Names that options of ours have in other trainers."""
 
 VALUES = {
+    "16": "fp16",
+    "16-mixed": "fp16",
+    "32": "fp32",
+    "64": "fp64",
     "adam": "adamw",
+    "amp": "bf16",
+    "autoaugment": "standard",
+    "bf16-mixed": "bf16",
     "bfloat16": "bf16",
     "cosine-annealing": "cosine",
     "distributed": "ddp",
@@ -67,19 +78,45 @@ VALUES = {
     "float16": "fp16",
     "float32": "fp32",
     "float64": "fp64",
+    "fp8": "bf16",
     "fsdp": "fsdp2",
     "full": "fp32",
     "gpu": "cuda",
     "half": "fp16",
+    "heavy": "standard",
+    "mixed": "bf16",
     "momentum": "sgd",
     "multistep": "step",
     "nesterov": "sgd",
+    "no": "none",
     "nvidia": "cuda",
+    "off": "none",
+    "one-cycle": "cosine",
+    "poly": "linear",
+    "randaugment": "standard",
+    "skip": "rollback",
     "square-root": "sqrt",
+    "strong": "standard",
+    "weak": "light",
 }
 """Names that values of ours have in other trainers."""
 
-COMMANDS = {"benchmark": "bench", "eval": "evaluate", "fit": "train", "run": "train", "test": "evaluate"}
+COMMANDS = {
+    "benchmark": "bench",
+    "convert": "pack",
+    "eval": "evaluate",
+    "fit": "train",
+    "infer": "evaluate",
+    "predict": "evaluate",
+    "prepare": "pack",
+    "profile": "bench",
+    "resume": "train",
+    "run": "train",
+    "speed": "bench",
+    "test": "evaluate",
+    "val": "evaluate",
+    "validate": "evaluate",
+}
 """Names that commands of ours have in other programs."""
 
 _MOST = 3

@@ -65,7 +65,7 @@ def consistent(contents: Contents) -> Contents:
         raise ValueError(f"the splits are {', '.join(map(shown, contents.splits)) or 'none'} instead of train and val")
     for split, of in contents.splits.items():
         if not _counts_fit(of, len(contents.classes)):
-            raise ValueError(f"the counts of {split} are not those of {of.images:,} images in its classes")
+            raise ValueError(f"the counts of {split} are not those of {quantity(of.images, 'image')} in its classes")
     return contents
 
 
@@ -101,7 +101,8 @@ def split_contents(source: Source) -> SplitContents:
     )
     if not _counts_fit(found, len(source.classes)):
         raise UserError(
-            f"the counts of {found.images:,} images in {len(source.classes):,} classes are {shown(found.counts)}",
+            f"the counts of {quantity(found.images, 'image')} in {len(source.classes):,} classes "
+            f"are {shown(found.counts)}",
             "let `counts` be the number of images of each class",
         )
     return found
@@ -124,7 +125,7 @@ def changes(before: Contents, now: Contents, files_before: Files | None, files_n
     """Return what has changed, in a few words; an empty text if nothing has."""
     found = list(_changes(before, now, files_before, files_now))
     more = len(found) - _MOST_LISTED
-    return ", ".join(found[:_MOST_LISTED]) + f", and {more:,} more changes" * (more > 0)
+    return ", ".join(found[:_MOST_LISTED]) + f", and {quantity(more, 'more change')}" * (more > 0)
 
 
 def first_difference(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> str:
@@ -141,7 +142,7 @@ def first_difference(before: Contents, now: Contents, files_before: Files | None
 def _file_difference(path: str, was: int | None, found: int | None) -> str:
     if found is None:
         return f"{path} is missing"
-    return f"{path} is new" if was is None else f"{path} has {found:,} bytes instead of {was:,}"
+    return f"{path} is new" if was is None else f"{path} has {quantity(found, 'byte')} instead of {was:,}"
 
 
 def _changes(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> Iterator[str]:

@@ -16,6 +16,7 @@ from accel_train.data.sources.fashion_mnist import open_fashion_mnist
 from accel_train.data.sources.synthetic import is_synthetic, open_synthetic
 from accel_train.data.sources.user import open_function
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 
 if TYPE_CHECKING:
     from accel_train.data.sources.folder import Listing
@@ -48,7 +49,9 @@ def is_folder(name: str) -> bool:
     try:
         return Path(name).is_dir()
     except OSError as error:  # no permission above it, or no path at all
-        raise UserError(f"--data {name}: {error.strerror}", "give the path of a folder that you may read") from None
+        raise UserError(
+            f"--data {quoted(name)}: {error.strerror}", "give the path of a folder that you may read"
+        ) from None
 
 
 PUBLISHED: dict[str, Opener] = {
@@ -128,6 +131,6 @@ def _find_opener(name: str) -> Opener:
         else f"choose {', '.join(PUBLISHED)}, synthetic, a folder or my.module:function"
     )
     raise UserError(
-        f"--data {name}: neither a known data set nor a folder",
+        f"--data {quoted(name)}: neither a known data set nor a folder",
         did_you_mean(suggestions(name, [*PUBLISHED, "synthetic"]), otherwise),
     )

@@ -85,6 +85,16 @@ def launcher_name() -> str:
     return os.environ.get(JOB_LAUNCHER) or next(named, "accel_train")
 
 
+def started_by_us(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether our launcher has started this process."""
+    return LAUNCHER_PID in environ
+
+
+def by_other_launcher(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the user has started the run by another command than ours."""
+    return by_accelerate(environ) or JOB_LAUNCHER in environ or (launched(environ) and not started_by_us(environ))
+
+
 def launcher_pid() -> int | None:
     """Return the PID of the launcher, whose death ends this process; None for a shell."""
     if os.environ.get(LAUNCHER_PID, "").isdecimal():

@@ -22,14 +22,14 @@ from accel_train.distributed.environment import (
 )
 from accel_train.distributed.environment_check import check_environment
 from accel_train.errors import UserError
-from accel_train.loggers.text import write_to_stderr
+from accel_train.loggers.text import quantity, write_to_stderr
 from accel_train.system.signals import SIGNALS, TYPED, heard, release
 
 _LOOPBACK = "127.0.0.1"
 _PORT_OF_ACCELERATE = "29500"  # unless it was asked for another
 _SECONDS_AFTER_FAILURE = 10.0  # for the others once one has ended with an error or a signal
 _POLL_SECONDS = 0.05
-USERS_MISTAKE = 2
+USERS_MISTAKE = UserError.exit_code
 """Exit code of a user's mistake."""
 _EXPLAINED = (0, 1, USERS_MISTAKE, *(reason.exit_code for reason in SIGNALS.values()))
 
@@ -70,7 +70,7 @@ def check_processes(asked: int | None) -> None:
     check_environment()
     if asked not in (None, world_size()):
         raise UserError(
-            f"{asked} processes asked for, but this is one of {world_size()}",
+            f"{quantity(asked or 0, 'process', 'processes')} asked for, but this is one of {world_size()}",
             f"start it with `accel_train train --processes {asked}` or a launcher",
         )
 

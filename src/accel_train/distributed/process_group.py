@@ -1,12 +1,15 @@
 """Forms the process group of a run, or reports the ranks that have not joined."""
 
+import json
 import os
 import resource
 import socket
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +19,11 @@ from accel_train.distributed.environment import JOB_ID, world_size
 from accel_train.distributed.environment_check import check_interface
 from accel_train.distributed.loopback import listen, on_one_machine, use_loopback
 from accel_train.errors import LocalError, UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
 
 _HINT = (
     "start all of them with the same MASTER_ADDR and MASTER_PORT, raise --timeout, "
@@ -112,6 +120,12 @@ def exchange_texts(group: ProcessGroup | None, text: str) -> list[str]:
     if group:
         torch.distributed.all_gather_object(texts, text, group=group)
     return texts
+
+
+def exchange_records(group: ProcessGroup | None, record: Record) -> tuple[Record, ...]:
+    """Collective: return the record of every process, by rank: a dataclass of JSON values."""
+    texts = exchange_texts(group, json.dumps(asdict(record)))
+    return tuple(type(record)(**json.loads(text)) for text in texts)
 
 
 def sends_gpu_tensors() -> bool:

@@ -10,6 +10,7 @@ import torch
 from accel_train.distributed.environment import launched
 from accel_train.distributed.environment_values import flag
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 _FROM_LAUNCHER = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
 _BACKENDS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "gloo"), "mps": ()}
@@ -40,7 +41,8 @@ def choose_device(asked: str, environ: Mapping[str, str], use_cpu: bool | None =
     count = torch.cuda.device_count() if asked == "cuda" else 1
     if asked != "cpu" and local > count:
         raise UserError(
-            f"{local} processes on this machine, but {count} {asked} devices", f"start {count}, or use --device cpu"
+            f"{local} processes on this machine, but {quantity(count, f'{asked} device')}",
+            f"start {count}, or use --device cpu",
         )
     return asked
 

@@ -1,172 +1,93 @@
-"""Describes a run at its start: what was requested and what runs."""
+"""The first lines of a run: at most ten of what matters, or all with --verbose."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rich.console import Console
 
 from accel_train.events import DataRecord, HardwareRecord, PlanRecord, RunStarted
+from accel_train.loggers.full_banner import batch, drops, full_rows, idle_cores, ignored, images, peak
 from accel_train.loggers.rows import Row, print_rows
-from accel_train.loggers.text import learning_rate, quantity
+from accel_train.loggers.text import option_value, quantity
 
-
-class Option(NamedTuple):
-    """How an option is described that has a row of its own."""
-
-    label: str
-    text: Callable[[Any], str]
-
-
-IN_OTHER_ROWS = {
-    *("data", "data_dir", "cache", "image_size", "model", "augment", "output", "seed", "epochs"),
-    *("batch_size", "accumulate", "global_batch_size", "optimizer", "weight_decay", "lr", "lr_scaling"),
-    *("lr_base_batch", "warmup_epochs", "warmup_from", "schedule", "milestones", "gamma"),
-    *("device", "processes", "backend", "strategy", "threads", "precision"),
+IN_ROWS = {
+    *("data", "image_size", "model", "augment", "output", "epochs", "batch_size", "accumulate", "global_batch_size"),
+    *(
+        "optimizer",
+        "weight_decay",
+        "lr",
+        "lr_scaling",
+        "lr_base_batch",
+        "max_lr",
+        "warmup_epochs",
+        "schedule",
+        "milestones",
+        "gamma",
+    ),
+    *("device", "processes", "backend", "threads", "precision"),
 }
-"""Fields of the config that the fixed rows show."""
-
-OPTIONS = {
-    "limit": Option("limit", "at most {0:,} training and {0:,} validation images".format),
-    "val_fraction": Option("val fraction", "{:g} held out for validation".format),
-    "workers": Option("workers", "{} per process".format),
-    "label_smoothing": Option("loss", "label smoothing {:g}".format),
-    "clip_norm": Option("clipping", "gradient norm at most {:g}".format),
-    "ema": Option("EMA", "half-life {:,.0f} images; used for evaluation and export".format),
-    "auto_micro_batch": Option("batch search", "largest batch size that fits into memory".format),
-    "exact": Option("exact", "bit-identical results on any number of processes".format),
-    "compile": Option("compile", "on the first update, which takes longer".format),
-    "cudnn_benchmark": Option("cuDNN", "benchmark: fastest kernels, which may differ between runs".format),
-    "on_nan": Option("on NaN", "{} to the last checkpoint, skip the data since".format),
-    "target_accuracy": Option("target", "stop at validation accuracy {:g}".format),
-    "patience": Option("patience", lambda epochs: f"stop after {quantity(epochs, 'epoch')} without improvement"),
-    "time_limit": Option("time limit", "save and stop within {}".format),
-    "keep": Option("keep", lambda number: f"{quantity(number, 'checkpoint')}, and that of the best epoch"),
-    "log_every": Option("log every", lambda updates: quantity(updates, "update")),
-    "watch_every": Option("watch every", lambda updates: quantity(updates, "update") if updates else "never"),
-    "timeout": Option("timeout", "{} s".format),
-    "profile": Option("profile", "some updates, traced into the run folder".format),
-}
-"""By field of the config; a field that is in neither of these is shown with its name and value."""
+"""Fields of the config that the rows show; all others are options in the last one, if they are to be seen."""
 
 
-_MOST_CLASSES = 10
-
-
-def print_banner(console: Console, started: RunStarted) -> None:
-    """Print the rows of :func:`banner_rows`."""
-    print_rows(console, banner_rows(started))
+def print_banner(console: Console, started: RunStarted, verbose: bool = False) -> None:
+    """Print the rows of :func:`banner_rows`, or all rows if `verbose`."""
+    print_rows(console, full_rows(started) if verbose else banner_rows(started))
 
 
 def banner_rows(started: RunStarted) -> list[Row]:
-    """Return rows that describe a run: its folder, what it computes and on what."""
-    data, model, hardware, plan, config = started.data, started.model, started.hardware, started.plan, started.config
+    """Return what tells at a glance what runs, and what was asked for."""
+    hardware, plan, config = started.hardware, started.plan, started.config
+    model, size = started.model, config["image_size"]
+    shown = IN_ROWS | {"strategy"} if hardware.world_size > 1 else IN_ROWS
+    asked = [name for name in started.changed if name not in shown]
     return [
         ("run", started.run_folder),
-        ("data", data.data),
-        ("classes", _classes(data)),
-        ("model", f"{model.model}, {quantity(model.parameters, 'parameter')}"),
-        *(("", match) for match in model.matches),
-        ("devices", _devices(hardware)),
-        *_threads(hardware, plan.exact),
-        *[("environment", ", ".join(hardware.environment))] * bool(hardware.environment),
-        *[("identity", ", ".join(map(" ".join, hardware.identity.items())))] * plan.exact,
-        ("strategy", hardware.strategy + (f" over {hardware.backend}" if hardware.backend else "")),
-        *_batch(plan, hardware),
-        ("optimizer", _optimizer(plan, config["weight_decay"])),
-        ("learning rate", f"{_peak(plan)}, {plan.schedule}{_drops(config['milestones'], config['gamma'])}"),
-        ("warmup", _warmup(plan)),
-        ("updates", _updates(plan)),
-        ("dropped", _dropped(plan, data)),
-        ("precision", hardware.precision),
-        ("augmentation", data.augment),
-        ("seed", str(plan.seed)),
-        *(_option(name, config[name]) for name in started.changed if name not in IN_OTHER_ROWS),
+        ("data", _data(started.data)),
+        ("model", f"{model.model}, {quantity(model.parameters, 'parameter')}, input {size} × {size}"),
+        ("devices", _devices(hardware, with_threads="threads" in started.changed)),
+        *idle_cores(hardware, plan.exact),
+        ("batch", batch(plan, hardware)),
+        ("learning rate", f"{peak(plan)}, {plan.optimizer}, weight decay {config['weight_decay']:g}"),
+        ("schedule", _schedule(plan, drops(config["milestones"], config["gamma"]))),
+        ("augmentation", started.data.augment),
+        *[("options", " ".join(_as_flags(config, asked)))] * bool(asked),
     ]
 
 
-def _option(name: str, value: Any) -> Row:
-    """Return the row of an option that differs from its default."""
-    option = OPTIONS.get(name, Option(name.replace("_", " "), str))
-    return option.label, option.text(value)
+def _data(data: DataRecord) -> str:
+    counts = data.contents["splits"]["train"]["counts"]
+    known = counts and sum(counts) == data.train_images  # --limit takes fewer
+    sizes = f" of {min(counts):,} to {max(counts):,}" if known and min(counts) < max(counts) else ""
+    return f"{data.data}: {images(data)}, {quantity(data.classes, 'class', 'classes')}{sizes}{ignored(data)}"
 
 
-def _classes(data: DataRecord) -> str:
-    """Return the first classes, each with the number of its training and validation images."""
-    names, splits = data.contents["classes"], data.contents["splits"]
-    train, val = splits["train"]["counts"], splits["val"]["counts"]
-    counts = [f" {a:,} + {b:,}" for a, b in zip(train, val, strict=True)] if train and val else [""] * len(names)
-    listed = [f"{name}{count}" for name, count in zip(names, counts, strict=True)]
-    more = len(listed) - _MOST_CLASSES
-    return ", ".join(listed[:_MOST_CLASSES]) + f", and {more:,} more" * (more > 0)
+def _devices(hardware: HardwareRecord, *, with_threads: bool) -> str:
+    several = hardware.world_size > 1
+    parts = [f"{quantity(hardware.world_size, 'process', 'processes')} × {hardware.device}"]
+    if with_threads or hardware.device.startswith("cpu"):
+        parts.append(quantity(hardware.threads, "thread") + " each" * several)
+    parts.append(hardware.precision)
+    if several:
+        parts.append(f"{hardware.strategy} over {hardware.backend}")
+    if hardware.launched_by != "accel_train":
+        parts.append(f"started by {hardware.launched_by}")
+    return ", ".join(parts)
 
 
-def _devices(hardware: HardwareRecord) -> str:
-    processes = quantity(hardware.world_size, "process", "processes")
-    return f"{processes} × {hardware.device} (asked: {hardware.device_asked}), started by {hardware.launched_by}"
+def _schedule(plan: PlanRecord, drops: str) -> str:
+    epochs = f"{quantity(plan.epochs, 'epoch')} of {quantity(plan.updates_per_epoch, 'update')}"
+    warmup = quantity(plan.warmup_updates, "update") if plan.warmup_updates else "none"
+    return f"{plan.schedule}{drops} over {epochs} = {plan.total_updates:,}, warmup {warmup}"
 
 
-def _threads(hardware: HardwareRecord, exact: bool) -> list[Row]:
-    rows = [("threads", f"{hardware.threads} per process, {quantity(hardware.cores, 'core')}")]
-    share = hardware.cores // hardware.local_world_size
-    if hardware.device.startswith("cpu") and hardware.threads < share:
-        setting = f"--threads {share}" if exact else f"OMP_NUM_THREADS={share}"
-        rows.append(("", f"idle cores: set {setting} to use them"))
-        if "accelerate" in hardware.launched_by and not exact:
-            rows.append(("", "(accelerate launch sets it to 1 if it is unset)"))
-    return rows
-
-
-def _batch(plan: PlanRecord, hardware: HardwareRecord) -> list[Row]:
-    factors = (
-        f"{plan.batch_size} per process × {quantity(hardware.world_size, 'process', 'processes')}"
-        f" × {quantity(plan.accumulate, 'accumulation')}"
-    )
-    rows = [("batch", f"{factors} = {plan.global_batch:,} per update")]
-    if plan.global_batch > plan.batch_size:
-        flags = f"--global-batch-size {plan.global_batch} --batch-size {plan.batch_size}"
-        rows.append(("", f"same run on other hardware: {flags}"))
-    return rows
-
-
-def _optimizer(plan: PlanRecord, weight_decay: float) -> str:
-    settings = [_setting(name, value) for name, value in plan.optimizer_settings.items() if value is not False]
-    return ", ".join([plan.optimizer, *settings, _setting("weight_decay", weight_decay)])
-
-
-def _setting(name: str, value: Any) -> str:
-    """Return an argument such as ``momentum 0.9``, ``betas (0.9, 0.999)`` or ``nesterov``."""
-    name = name.replace("_", " ")
-    if value is True:
-        return name
-    return f"{name} ({', '.join(f'{v:g}' for v in value)})" if isinstance(value, list | tuple) else f"{name} {value:g}"
-
-
-def _peak(plan: PlanRecord) -> str:
-    peak = learning_rate(plan.peak_lr)
-    if plan.lr_scaling == "none":
-        return f"{peak} (no scaling)"
-    base = f"{learning_rate(plan.base_lr)} at {plan.lr_base_batch:,}"
-    return f"{base} → {peak} at {plan.global_batch:,} ({plan.lr_scaling})"
-
-
-def _drops(milestones: list[float] | None, gamma: float | None) -> str:
-    if not milestones:
-        return ""
-    return f" × {gamma:g} at epoch {', '.join(f'{epoch:g}' for epoch in milestones)}"
-
-
-def _warmup(plan: PlanRecord) -> str:
-    if not plan.warmup_updates:
-        return "none"
-    return f"{quantity(plan.warmup_updates, 'update')} from {learning_rate(plan.warmup_from)}"
-
-
-def _updates(plan: PlanRecord) -> str:
-    epochs = quantity(plan.epochs, "epoch")
-    return f"{plan.updates_per_epoch:,} per epoch × {epochs} = {plan.total_updates:,}"
-
-
-def _dropped(plan: PlanRecord, data: DataRecord) -> str:
-    if not plan.images_dropped:
-        return "none"
-    return f"{plan.images_dropped:,} of {data.train_images:,} images (incomplete last batch) per epoch"
+def _as_flags(config: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return options as they are given on the command line."""
+    flags = []
+    for name in names:
+        option, value = name.replace("_", "-"), config[name]
+        if isinstance(value, bool):
+            flags.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            flags.append(f"--{option} {shlex.quote(option_value(value))}")
+    return flags

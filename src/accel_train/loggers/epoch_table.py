@@ -4,9 +4,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from accel_train.events import EpochEnd, RunStarted
-from accel_train.loggers.text import accuracy, duration, learning_rate, loss, speed
+from accel_train.loggers.text import accuracy, duration, learning_rate, loss, rough_duration, speed
 
 _GAP = "  "
+
+
+def _time(seconds: float) -> str:
+    return duration(seconds) if round(seconds, 1) < 60 else rough_duration(seconds)
 
 
 class Column(NamedTuple):
@@ -28,7 +32,7 @@ _COLUMNS = (
     Column("", 1, 7, lambda started, end: "★" if end.best else ""),
     Column("lr", 9, 2, lambda started, end: learning_rate(end.lr)),
     Column("images/s", 9, 3, lambda started, end: speed(end.images_per_second)),
-    Column("time", 8, 4, lambda started, end: duration(end.seconds)),
+    Column("time", 10, 4, lambda started, end: _time(end.seconds)),
 )
 
 

@@ -2,13 +2,14 @@
 
 import json
 import math
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from accel_train.events import Event, as_record
 
 
 class JsonLines:
-    """Writes and flushes the record of each event of the given kinds."""
+    """Writes and flushes the record of each event of the given kinds, with the time in ISO 8601, UTC."""
 
     def __init__(self, stream: TextIO, kinds: tuple[type[Event], ...]) -> None:
         self._stream = stream
@@ -16,7 +17,8 @@ class JsonLines:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, self._kinds):
-            record = {name: _portable(value) for name, value in as_record(event).items()}
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            record = {"kind": event.kind, "time": time, **_portable(as_record(event))}
             try:
                 self._stream.write(json.dumps(record, allow_nan=False) + "\n")
                 self._stream.flush()
@@ -27,4 +29,8 @@ class JsonLines:
 
 def _portable(value: Any) -> Any:
     """Replace NaN and infinities, which JSON lacks, by None."""
+    if isinstance(value, dict):
+        return {name: _portable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_portable(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

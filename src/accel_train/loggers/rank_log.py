@@ -5,27 +5,54 @@ import logging
 import os
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from accel_train.events import EpochEnd, Event, Notice, Progress, Resumed, RunStarted, Stopped, as_record
+from accel_train.events import (
+    EpochByRank,
+    EpochEnd,
+    Event,
+    Notice,
+    Profiled,
+    Progress,
+    RanksStarted,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Saved,
+    Stopped,
+    UpdateDone,
+)
+from accel_train.loggers.lines import (
+    epoch_line,
+    rank_epoch_text,
+    rank_prefix,
+    rank_start_text,
+    resumed_line,
+    saved_line,
+    stopped_line,
+)
+from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.run_files import open_to_append
-from accel_train.loggers.text import quantity
+from accel_train.loggers.summary import summary_line
+from accel_train.loggers.text import printable
 
 _logger = logging.getLogger("accel_train")
 
 _CLEAR_LINE = "\r\x1b[2K"
 
 
-def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
-    """Send log records and warnings of this process to log/rank_N.log, and those from `console_level` on to stderr.
+def start_logging(started: RunStarted, rank: int) -> None:
+    """Send log records and warnings of this process to log/rank_N.log, and those from WARNING on to stderr too.
 
     Records of libraries and of the `warnings` module are included from WARNING on. Handlers of an earlier call are
-    replaced. Lines have no timestamps, so that logs of equal runs can be compared.
+    replaced.
     """
     path = Path(started.run_folder, "log", f"rank_{rank}.log")
-    prefix = f"[rank {rank}/{started.hardware.world_size} {started.hardware.device}] " if rank else ""
+    prefix = rank_prefix(rank, started.hardware.world_size, started.hardware.device) if rank else ""
     full: OSError | None = None
     file: logging.Handler = logging.NullHandler()
     try:
@@ -35,10 +62,9 @@ def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
             raise
         full = error
     console = _ConsoleHandler(_Stderr(prefix))
-    console.setLevel(console_level)
-    for handler in (file, console):
-        handler.setFormatter(logging.Formatter("%(line)s"))
-        handler.addFilter(_add_line)
+    console.setLevel(logging.WARNING)
+    file.setFormatter(_WithTime())
+    console.setFormatter(_Lines())
     logging.basicConfig(handlers=(file, console), level=logging.WARNING, force=True)
     _logger.setLevel(logging.DEBUG)
     logging.captureWarnings(True)
@@ -47,36 +73,39 @@ def start_logging(started: RunStarted, rank: int, console_level: int) -> None:
 
 
 class RankLogger:
-    """Logs the numbers of this process: all in the file; on stderr one line per epoch, except on rank 0."""
+    """Logs what happens to this process, in the file only: its console is that of rank 0's logger."""
 
-    def __init__(self, rank: int) -> None:
-        self._level = logging.INFO if rank else logging.DEBUG
-        self._last: Progress | None = None
+    _run: RunStarted
+
+    def __init__(self, rank: int, command: str | None = None) -> None:
+        self._rank = rank
+        self._texts: dict[type[Event], Callable[[Any], str]] = {
+            Resumed: lambda event: resumed_line(self._run, event),
+            RanksStarted: self._started,
+            Progress: _progress,
+            EpochByRank: lambda event: rank_epoch_text(self._run, event, rank),
+            EpochEnd: lambda event: epoch_line(self._run, event),
+            Saved: saved_line,
+            Notice: lambda event: f"note: {printable(event.text)}",
+            Profiled: lambda event: "\n".join(profile_lines(event)),
+            Stopped: lambda event: stopped_line(self._run, event, command),
+            RunEnded: lambda event: summary_line(event, self._run.run_folder),
+        }
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
-            hardware = event.hardware
-            _logger.log(self._level, "running on %s, %s", hardware.device, quantity(hardware.threads, "thread"))
-        elif isinstance(event, Progress):
-            self._last = event
-            _logger.debug(
-                "update %d lr %r local_loss %r local_ids_hash %s",
-                event.update,
-                event.lr,
-                event.local_loss,
-                event.local_ids_hash,
-            )
-        elif isinstance(event, Notice | Resumed | Stopped):
-            _logger.debug("%s", as_record(event))
-        elif isinstance(event, EpochEnd) and self._last:
-            _logger.log(
-                self._level,
-                "epoch %d  local loss %.4f at update %d",
-                event.epoch,
-                self._last.local_loss,
-                self._last.update,
-            )
-            self._last = None
+            self._run = event
+        elif not isinstance(event, UpdateDone):
+            _logger.debug("%s", self._texts[type(event)](event))
+
+    def _started(self, event: RanksStarted) -> str:
+        return f"running on {event.ranks[self._rank].device}, {rank_start_text(self._run, event, self._rank)}"
+
+
+def _progress(event: Progress) -> str:
+    numbers = {"lr": event.lr, "local_loss": event.local_loss}
+    exact = " ".join(f"{name} {value!r}" for name, value in numbers.items())
+    return f"update {event.update} {exact} local_ids_hash {event.local_ids_hash}"
 
 
 def tell_closed(stream: str, error: OSError) -> None:
@@ -135,8 +164,17 @@ class _Stderr:
         sys.stderr.flush()
 
 
-def _add_line(record: logging.LogRecord) -> bool:
-    """Set the text of a record's line, with the level from WARNING on, and let the record pass."""
-    level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-    record.line = level + record.getMessage().rstrip()
-    return True
+class _Lines(logging.Formatter):
+    """Shows the level from WARNING on."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return level + record.getMessage().rstrip()
+
+
+class _WithTime(_Lines):
+    """Begins every line with the local time and its zone."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+        return textwrap.indent(super().format(record), f"{time} ", lambda line: True)

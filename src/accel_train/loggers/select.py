@@ -1,6 +1,5 @@
 """Opens the loggers of a process; a new logger is one row of `LOGGERS`."""
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator
@@ -11,11 +10,13 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from accel_train.events import (
+    EpochByRank,
     EpochEnd,
     Event,
     Notice,
     Profiled,
     Progress,
+    RanksStarted,
     Resumed,
     RunEnded,
     RunStarted,
@@ -31,8 +32,8 @@ from accel_train.loggers.run_files import open_to_append
 Logger = Callable[[Event], None]
 """Takes each event of a run, in order."""
 
-_HISTORY = (Progress, EpochEnd, Profiled, RunEnded)
-_RECORDS = (RunStarted, *_HISTORY, Resumed, Saved, Notice, Stopped)
+_HISTORY = (Progress, EpochByRank, EpochEnd, Profiled, RunEnded)
+_RECORDS = (RunStarted, *_HISTORY, Resumed, RanksStarted, Saved, Notice, Stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,11 @@ class Process:
     """The process whose events are logged, and what its user asked for."""
 
     rank: int
-    quiet: bool
-    json: bool
+    quiet: bool = False
+    json: bool = False
+    verbose: bool = False
+    command: str | None = None
+    """The command line that started the run; None if a launcher did."""
 
 
 class Row(NamedTuple):
@@ -59,6 +63,8 @@ def logged(
     rank: int,
     quiet: bool = False,
     json: bool = False,
+    verbose: bool = False,
+    command: str | None = None,
     only: Collection[str] | None = None,
 ) -> Iterator[Event]:
     """Pass the events of a process through its loggers, then yield each; the first is RunStarted.
@@ -67,7 +73,7 @@ def logged(
     """
     started = next(events)
     assert isinstance(started, RunStarted)
-    process = Process(rank, quiet, json)
+    process = Process(rank, quiet=quiet, json=json, verbose=verbose, command=command)
     rows = [row for name, row in LOGGERS.items() if row.wanted(process) and (only is None or name in only)]
     with ExitStack() as stack:
         stack.enter_context(closing(events))
@@ -105,8 +111,8 @@ def _opened(row: Row, started: RunStarted, process: Process) -> Iterator[Logger]
 
 
 def _rank_log(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
-    start_logging(started, process.rank, logging.WARNING if process.quiet else logging.INFO)
-    return nullcontext(RankLogger(process.rank))
+    start_logging(started, process.rank)
+    return nullcontext(RankLogger(process.rank, process.command))
 
 
 @contextmanager
@@ -123,18 +129,20 @@ def _metrics_file(started: RunStarted, process: Process) -> Iterator[Logger]:
 def _console(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
     stream = sys.stderr if process.json else sys.stdout
     shared = process.json and sys.stdout.isatty()  # records on the same terminal would tear the progress bar
-    return console_logger(stream, stream.isatty() and not shared, process.quiet)
+    return console_logger(stream, stream.isatty() and not shared, process)
 
 
-def console_logger(stream: TextIO, is_terminal: bool, quiet: bool) -> AbstractContextManager[Logger]:
+def console_logger(stream: TextIO, is_terminal: bool, process: Process) -> AbstractContextManager[Logger]:
     """Return a context of the logger for a person; its end restores a terminal, also after an error."""
-    if quiet:
-        return nullcontext(QuietLogger(stream))
+    verbose, command = process.verbose, process.command
+    if process.quiet:
+        return nullcontext(QuietLogger(stream, command=command))
     if is_terminal and os.environ.get("TERM") != "dumb":
         from accel_train.loggers.terminal import TerminalLogger  # takes 5 ms, for a terminal only
 
-        return TerminalLogger(RunConsole(file=stream, force_terminal=True, highlight=False))
-    return nullcontext(PlainLogger(stream))
+        console = RunConsole(file=stream, force_terminal=True, highlight=False)
+        return TerminalLogger(console, verbose=verbose, command=command)
+    return nullcontext(PlainLogger(stream, verbose=verbose, command=command))
 
 
 LOGGERS: dict[str, Row] = {

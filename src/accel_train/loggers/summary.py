@@ -5,7 +5,7 @@ import shlex
 
 from rich.console import Console
 
-from accel_train.events import RunEnded, RunStarted, Stopped
+from accel_train.events import RunEnded, RunStarted
 from accel_train.loggers.rows import Row, print_rows
 from accel_train.loggers.text import accuracy, duration, quantity, speed
 
@@ -21,11 +21,12 @@ def print_summary(console: Console, ended: RunEnded, started: RunStarted) -> Non
 
 def summary_rows(ended: RunEnded) -> list[Row]:
     """Return the results of a finished run."""
+    trained = ended.images_per_second > 0  # else all epochs were done before
     return [
         ("ended", ended.reason),
         ("accuracy", f"training {accuracy(ended.train_accuracy)}, validation {accuracy(ended.val_accuracy)}"),
         ("best epoch", f"{ended.best_epoch}, validation {accuracy(ended.best_val_accuracy)}"),
-        ("speed", f"{speed(ended.images_per_second)} images/s, {_data_wait(ended)}"),
+        *[("speed", f"{speed(ended.images_per_second)} images/s, {_data_wait(ended)}")] * trained,
         ("time", f"{_epochs_and_time(ended)}, {quantity(ended.updates, 'update')}"),
     ]
 
@@ -46,11 +47,6 @@ def summary_line(ended: RunEnded, run_folder: str) -> str:
     best = f"best {accuracy(ended.best_val_accuracy)} in epoch {ended.best_epoch}"
     result = f"validation accuracy {accuracy(ended.val_accuracy)}, {best}"
     return f"{result}, {_epochs_and_time(ended)} ({ended.reason}): {run_folder}"
-
-
-def stopped_line(stopped: Stopped) -> str:
-    """Return why a run stopped, and how to resume it."""
-    return f"stopped by {stopped.reason} after update {stopped.update} (saved); run the same command again to resume"
 
 
 def _epochs_and_time(ended: RunEnded) -> str:

@@ -4,8 +4,10 @@ import codecs
 import io
 import math
 import os
+import shlex
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 _ASCII = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
 _HANDLER = "accel_train.plain"
@@ -48,6 +50,11 @@ def printable(text: str) -> str:
     return "".join(glyph if glyph.isprintable() else _escaped(glyph) for glyph in text)
 
 
+def quoted(path: Path | str) -> str:
+    """Return a path as it is typed in a shell, with quotes if it needs them."""
+    return shlex.quote(str(path))
+
+
 def write_to_stderr(text: str) -> None:
     """Write a text to stderr at once; do nothing if its reader has gone or its disk is full."""
     with suppress(OSError):
@@ -60,13 +67,35 @@ def quantity(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def option_value(value: object) -> str:
+    """Return the value of an option as a user writes it, such as ``5000`` for 5000.0 and ``1,2.5``."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(option_value, value))
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
 def duration(seconds: float) -> str:
-    """Return ``12.3 s``, ``1:02`` or ``1:02:03``."""
+    """Return ``12.3 s``, ``3 min 20 s`` or ``1 h 2 min``."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if round(seconds) < 3600:
+        return _two_units(round(seconds), "min", "s")
+    return _two_units(round(seconds / 60), "h", "min")
+
+
+def rough_duration(seconds: float) -> str:
+    """Return at most 10 characters: ``12 s``, ``3 min 20 s``, ``24 min``, ``1 h 2 min`` or ``28 h``."""
+    if round(seconds) < 60:
+        return f"{round(seconds)} s"
+    exact_below = {600: 1, 36_000: 60}
+    unit = next((unit for limit, unit in exact_below.items() if round(seconds / unit) * unit < limit), 3600)
+    return duration(unit * round(seconds / unit))
+
+
+def _two_units(count: int, large: str, small: str) -> str:
+    """Return a number of small units, of which 60 are a large one."""
+    larger, rest = divmod(count, 60)
+    return f"{larger} {large} {rest} {small}" if rest else f"{larger} {large}"
 
 
 def accuracy(share: float | None) -> str:

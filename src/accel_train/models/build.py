@@ -6,6 +6,7 @@ from torch import nn
 
 from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError, shown
+from accel_train.loggers.text import quantity
 from accel_train.models import networks, torchvision_models, user
 from accel_train.models.base import Architecture
 
@@ -71,7 +72,7 @@ def _match_channels(name: str, wanted: int | None, channels: int) -> int:
         return channels
     if channels != 1:
         raise UserError(
-            f"{name} takes images of {wanted} channels, not {channels}",
+            f"{name} takes images of {quantity(wanted, 'channel')}, not {channels}",
             "use cnn, mlp, wide_resnet or my.module:function, which take any number of channels",
         )
     return wanted

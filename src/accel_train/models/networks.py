@@ -58,7 +58,7 @@ def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Modul
         nearest = sorted({max(10, depth - rest), max(10, depth - rest + 6)})
         raise UserError(
             f"a wide ResNet cannot be {depth} layers deep: depth is 6 × blocks + 4",
-            f"use a depth of {' or '.join(map(str, nearest))}",
+            f"use {' or '.join(f'wide_resnet_{depth}_{width}' for depth in nearest)}",
         )
     widths = (16, 16 * width, 32 * width, 64 * width)
     layers: OrderedDict[str, nn.Module] = OrderedDict(stem=_convolution(channels, widths[0]))

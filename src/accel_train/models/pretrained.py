@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity, quoted
 from accel_train.models import weights_file
 from accel_train.system.regular_files import open_regular
 
@@ -40,19 +41,21 @@ def load_initial(
     taken = [name for name in live if name not in heads and name in stored]
     for name in taken:
         live[name].copy_(stored[name])
-    sentences = [f"weights from {file}: {len(taken)} tensors"]
+    sentences = [f"weights from {file}: {quantity(len(taken), 'tensor')}"]
     for layer, name in {name.rpartition(".")[0]: name for name in heads}.items():
-        numbers = f"{len(stored[name]):,} → {len(live[name]):,} classes"
+        numbers = f"{len(stored[name]):,} → {quantity(len(live[name]), 'class', 'classes')}"
         sentences.append(f"head {layer} replaced: {'other classes' if name in fresh else numbers}")
     if counters:
-        sentences.append(f"{len(counters)} counters of BatchNorm, missing in the file, start at 0")
+        start = "starts" if len(counters) == 1 else "start"
+        sentences.append(f"{quantity(len(counters), 'counter')} of BatchNorm, missing in the file, {start} at 0")
     return tuple(sentences)
 
 
 def _read(file: Path, needs_checksum: bool) -> Mapping[str, Any]:
     if file.suffix not in _READERS:
         raise UserError(
-            f"--init-from {file}: weights are read from {', '.join(_READERS)}", "give such a file or a run's folder"
+            f"--init-from {quoted(file)}: weights are read from {', '.join(_READERS)}",
+            "give such a file or a run's folder",
         )
     try:
         open_regular(file).close()  # torch would wait for a FIFO

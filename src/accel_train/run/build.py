@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from accel_train.checkpoints.run_folder import DESCRIPTION, WEIGHTS, read_description, weights_file
+from accel_train.checkpoints.run_folder import DESCRIPTION, WEIGHTS, read_description
 from accel_train.config.fields import Cache
-from accel_train.config.options import ResolvedConfig, TrainConfig
+from accel_train.config.options import FROM_RUN, ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
 from accel_train.data.cache import cached
@@ -26,8 +26,9 @@ from accel_train.models.pretrained import load_initial
 from accel_train.rng import make_key, seed_libraries
 from accel_train.run.identity import identity_of, refuse_other_identities
 from accel_train.run.prepare import plan_updates, prepare
-from accel_train.run.resume_point import ResumePoint, differences, find_resume_point, same_run
+from accel_train.run.resume_point import ResumePoint, differences, fill_from_run, find_resume_point, same_run
 from accel_train.run.same_data import has_same_data, refuse_changed, refuse_other_ranks
+from accel_train.run.weights import initial_weights
 from accel_train.training.loop import Training
 from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 from accel_train.training.profiler import check_length
@@ -42,6 +43,8 @@ class Run:
 
     config: ResolvedConfig
     origins: dict[str, str]
+    given: dict[str, str]
+    """Origins of the values that the user, a file or the run that --resume names has given."""
     data: DataSet
     contents: Contents
     """What the data contain."""
@@ -75,16 +78,15 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     Raises:
         UserError: something asked for cannot be had.
     """
+    asked, given = fill_from_run(asked, origins)
     set_torch_options(asked.threads, asked.exact)  # first: threads decide the last bits of the data's mean
-    data = open_data(
-        asked.data, directory=asked.data_dir, val_fraction=asked.val_fraction, seed=asked.seed, limit=asked.limit
-    )
+    data = _open_data(asked, given)
     contents = contents_of(data)
     processes = _start(asked)
     refuse_other_ranks(processes, contents, train=data.train, val=data.val)
     if asked.exact:
         refuse_other_identities(processes.group, identity_of(processes.device))
-    config, origins, point = _resolve(asked, origins, data, contents, processes, find)
+    config, origins, point = _resolve(asked, given, data, contents, processes, find)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
     built, weights_notices = _build_model(config, data, None if point.stored else config.init_from)
@@ -96,6 +98,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     return Run(
         config=config,
         origins=origins,
+        given=given,
         data=data,
         contents=contents,
         cache=cache,
@@ -107,6 +110,21 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
         training=training,
         watchdog=watchdog,
     )
+
+
+def _open_data(asked: TrainConfig, given: dict[str, str]) -> DataSet:
+    """Open the data set; an error about a name that the user has not given says whose it is."""
+    try:
+        return open_data(
+            asked.data, directory=asked.data_dir, val_fraction=asked.val_fraction, seed=asked.seed, limit=asked.limit
+        )
+    except UserError as error:
+        if given.get("data") != FROM_RUN:
+            raise
+        raise UserError(
+            f"the data of --resume {asked.resume} cannot be opened: {error.message}",
+            "if they are elsewhere now, add --data with their place",
+        ) from None
 
 
 def _start(asked: TrainConfig) -> Processes:
@@ -165,9 +183,9 @@ def _resolve(
     point = processes.on_main(lambda: find(asked.output, asked.resume, name, is_this_run))
     if point.stored is None or point.source is None:
         return new, new_origins, point
-    by_path = is_path(asked.data) and is_path(point.stored["data"])
-    compare_data = not by_path and not has_same_data(point, contents)
-    config = same_run(as_stored(point.stored), asked.epochs, point.stored, point.source, compare_data=compare_data)
+    stored, source, epochs = point.stored, point.source, asked.epochs
+    compare_data = not ((is_path(asked.data) and is_path(stored["data"])) or has_same_data(point, contents))
+    config = same_run(as_stored(stored), epochs, stored, source, given=origins, compare_data=compare_data)
     refuse_changed(point, contents, train=data.train, val=data.val)
     return config, origins, point
 
@@ -195,7 +213,7 @@ def _build_model(config: ResolvedConfig, data: DataSet, initial: Path | None) ->
         raise UserError(f"--model {config.model} does not fit into memory: {error}", SMALLER_MODEL) from None
     if initial is None:
         return built, ()
-    file, fresh = weights_file(initial), frozenset[str]()
+    file, fresh = initial_weights(initial), frozenset[str]()
     if _trained_on_other_classes(file.parent, classes):  # the head is what changes with the number of classes
         larger = build(len(classes) + 1).module.state_dict()
         fresh = frozenset(name for name, t in built.module.state_dict().items() if t.shape != larger[name].shape)

@@ -1,6 +1,7 @@
 """Describes a run: its first event, its config.yaml, and the description of its model."""
 
 import os
+import socket
 from typing import Any
 
 import torch
@@ -11,9 +12,10 @@ from accel_train.config.defaults import DATA_DEFAULTS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import PLACEMENT, changed_fields
 from accel_train.data.sources.memory import in_memory
+from accel_train.distributed import process_group
 from accel_train.distributed.environment import available_cores, launcher_name, local_world_size
 from accel_train.distributed.environment_check import obeyed
-from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RunStarted
+from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RanksStarted, RankStart, RunStarted
 from accel_train.run.build import Run
 
 _CACHE = {"device": "on each device", "ram": "shared in RAM", "off": "in each process"}
@@ -25,7 +27,7 @@ def run_started(run: Run) -> RunStarted:
     return RunStarted(
         run_folder=str(run.resume_point.folder),
         config=run_folder.plain_values(values),
-        changed=changed_fields(run.config),
+        changed=changed_fields(run.config, run.given),
         plan=_plan(run),
         hardware=_hardware(run),
         data=_data(run),
@@ -35,6 +37,12 @@ def run_started(run: Run) -> RunStarted:
             matches=run.built.notes,
         ),
     )
+
+
+def ranks_started(run: Run) -> RanksStarted:
+    """Collective: return where each process runs."""
+    own = RankStart(run.processes.device_name, socket.gethostname(), os.getpid(), torch.get_num_threads())
+    return RanksStarted(process_group.exchange_records(run.processes.group, own))
 
 
 def config_text(run: Run) -> str:
@@ -96,6 +104,7 @@ def _plan(run: Run) -> PlanRecord:
         base_lr=config.lr,
         lr_scaling=config.lr_scaling,
         lr_base_batch=config.lr_base_batch or 0,
+        lr_cap=_cap(run),
         peak_lr=plan.learning_rate.peak,
         schedule=config.schedule,
         warmup_updates=plan.learning_rate.warmup_updates,
@@ -104,6 +113,13 @@ def _plan(run: Run) -> PlanRecord:
         exact=config.exact,
         ema_half_life=config.ema,
     )
+
+
+def _cap(run: Run) -> str:
+    """Return what limits the peak learning rate, if anything does."""
+    if run.config.max_lr is None or run.plan.learning_rate.peak < run.config.max_lr:
+        return ""
+    return f"for {run.config.model}" if run.origins.get("max_lr", "").startswith("default") else "by --max-lr"
 
 
 def _hardware(run: Run) -> HardwareRecord:
@@ -134,13 +150,14 @@ def _data(run: Run) -> DataRecord:
     config, data = run.config, run.data
     channels, height, width = data.train.shape
     return DataRecord(
-        data=f"{config.data} {data.origin}: {len(data.train):,} training and {len(data.val):,} validation images "
-        f"of {channels} × {height} × {width}, {len(data.train.classes)} classes"
-        + f", {_CACHE[run.cache]}" * in_memory(data.train)
-        + f"; {data.ignored_files:,} other files ignored" * bool(data.ignored_files),
+        data=config.data,
+        origin="" if data.origin == f"from {config.data}" else data.origin,
+        shape=(channels, height, width),
         train_images=len(data.train),
         val_images=len(data.val),
         classes=len(data.train.classes),
         contents=run.contents.as_record(),
+        cache=_CACHE[run.cache] if in_memory(data.train) else "",
+        ignored_files=data.ignored_files,
         augment=f"{config.augment}: {DATA_DEFAULTS[data.kind].augmentation(config.augment)}",
     )

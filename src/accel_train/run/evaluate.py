@@ -1,4 +1,4 @@
-"""Evaluates the model of a finished run."""
+"""Evaluates the model of a run."""
 
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from accel_train.models.build import build_model
 from accel_train.models.size_limit import values_at_most
 from accel_train.run.evaluation_data import open_evaluation_data
 from accel_train.run.same_data import refuse_other_ranks
+from accel_train.run.weights import weights_to_evaluate
 from accel_train.training import evaluate as evaluation
 from accel_train.training.torch_settings import keep_freed_memory, restored_torch_options, set_torch_options
 
@@ -47,7 +48,8 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     name = trusted(description.model, config.model, "--model", folder)
     found = open_evaluation_data(config, trained_by, description, folder)
     contents = Contents(description.classes, {"val": split_contents(found.source)})
-    weights = load_weights(folder / WEIGHTS[config.weights])
+    chosen, weights_notes = weights_to_evaluate(folder, config.weights)
+    weights = load_weights(folder / WEIGHTS[chosen])
     data = config.data or trained_by.data
     try:
         processes = _start(config, trained_by.precision)
@@ -63,13 +65,14 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         stop()
     return Evaluated(
         run_folder=str(folder),
-        weights=config.weights,
+        weights=chosen,
         data=data,
         images=result.images,
+        classes=len(description.classes),
         loss=result.loss,
         accuracy=result.accuracy,
         top5=result.top5,
-        notes=(*found.notes, *notes),
+        notes=(*weights_notes, *found.notes, *notes),
     )
 
 

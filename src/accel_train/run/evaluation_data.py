@@ -103,6 +103,6 @@ def _check(source: Source, description: Description, run: Path) -> None:
         )
     if source.shape[0] != description.data_channels:
         raise UserError(
-            f"the images have {source.shape[0]} channels, those of {run} had {description.data_channels}",
+            f"the images have {quantity(source.shape[0], 'channel')}, those of {run} had {description.data_channels}",
             "evaluate on images of the same kind",
         )

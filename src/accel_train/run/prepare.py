@@ -1,5 +1,7 @@
 """Makes optimizer and loaders, hands them with the model to `Accelerator.prepare`, and assembles the training loop."""
 
+from functools import partial
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -17,8 +19,11 @@ from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.environment import share_of_cores
 from accel_train.distributed.watchdog import Watchdog
+from accel_train.errors import UserError
 from accel_train.models.build import BuiltModel
 from accel_train.rng import make_key
+from accel_train.run.learning_notes import at_start
+from accel_train.run.remedies import after_divergence
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.batch_size_search import largest_fitting, try_update
 from accel_train.training.early_stopping import EarlyStopping
@@ -31,6 +36,7 @@ from accel_train.training.micro_batches import TrainBatches
 from accel_train.training.nonfinite import NonfiniteCheck
 from accel_train.training.optimizers import build_optimizer
 from accel_train.training.out_of_memory import candidate_batch_sizes
+from accel_train.training.rank_report import RankReport
 from accel_train.training.timing import Timing
 from accel_train.training.torch_settings import benchmark_convolutions, compile_model
 from accel_train.training.updater import Updater
@@ -44,13 +50,24 @@ def plan_updates(
     A resumed run keeps the batch size that was found.
     """
     if not config.auto_micro_batch or resumed:
-        return make_plan(config, processes.count, len(data.train)), ()
+        try:
+            plan = make_plan(config, processes.count, len(data.train))
+        except UserError as error:
+            raise _with_hint(error, config) if resumed else error from None
+        return plan, () if resumed else at_start(config, plan)
     # The global batch is given, or follows from --batch-size; the search keeps it.
     any_size = 1 if config.global_batch_size else None
     plan = make_plan(config, processes.count, len(data.train), batch_size=any_size)
     size = _largest_batch_size(config, plan, data, built, processes)
     notice = f"--auto-micro-batch: batches of {size} fit; with BatchNorm or dropout their size changes the results"
-    return plan.with_batch_size(size), (notice,)
+    return plan.with_batch_size(size), (notice, *at_start(config, plan))
+
+
+def _with_hint(error: UserError, config: ResolvedConfig) -> UserError:
+    """Return an error with the hint that a resumed run, which keeps its batches, needs."""
+    micro_batches = (config.global_batch_size or config.batch_size) // config.batch_size
+    fitting = ", ".join(str(count) for count in range(1, micro_batches + 1) if micro_batches % count == 0)
+    return UserError(error.message, f"a resumed run keeps its batches; give --processes {fitting}")
 
 
 def prepare(
@@ -87,11 +104,18 @@ def prepare(
         ),
         batch_norm=batch_norm,
         validation=Validation(accelerator, model, val, transform, ema),
-        nonfinite=NonfiniteCheck(plain, strategy, processes.group, sums, plan.accumulate),
+        nonfinite=NonfiniteCheck(plain, strategy, processes.group, sums, plan, partial(after_divergence, config, plan)),
         early_stopping=EarlyStopping(config.target_accuracy, config.patience),
         timing=timing,
+        rank_report=_rank_report(config, plain, processes),
         log_every=config.log_every,
     )
+
+
+def _rank_report(config: ResolvedConfig, plain: nn.Module, processes: Processes) -> RankReport | None:
+    if config.rank_lines == "none":
+        return None
+    return RankReport(processes.group, processes.strategy, plain, processes.device_name)
 
 
 def _module_and_optimizer(

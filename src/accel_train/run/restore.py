@@ -1,14 +1,17 @@
 """Takes the folder of a run, and loads the checkpoint that it resumes from."""
 
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors
 from accel_train.checkpoints.run_folder import CHECKPOINTS, LOGS, METRICS, WEIGHTS
 from accel_train.checkpoints.state_file import StoredState, read_state
+from accel_train.config.plan import Plan
 from accel_train.data.contents import files_of
 from accel_train.errors import UserError, shown
+from accel_train.loggers.text import learning_rate, quantity
 from accel_train.run.build import Run
 from accel_train.run.describe import config_text, describe_model
 from accel_train.run.identity import identity_changes, identity_text
@@ -16,6 +19,17 @@ from accel_train.run.resume_point import decisive_values, flag
 from accel_train.system.atomic_files import clean, write_file
 from accel_train.system.regular_files import read_regular
 from accel_train.training.state import TrainingState
+
+
+@dataclass(frozen=True)
+class FoundState:
+    """What a run resumes from."""
+
+    checkpoint: Path | None
+    """None for a run that starts from scratch."""
+    state: StoredState | None
+    notices: list[str]
+    """What the user should know, one sentence each."""
 
 
 def take_folder(run: Run) -> None:
@@ -40,26 +54,60 @@ def _is_changed(run: Run) -> bool:
 def resume(run: Run, trained: TrainedTensors) -> tuple[TrainingState | None, list[str]]:
     """Collective: load the checkpoint to resume from, and cut the run's files back to it.
 
-    Returns the state, None for a run that starts from scratch, and a sentence for each damaged checkpoint or file.
+    Returns the state, None for a run that starts from scratch, and sentences for the user.
 
     Raises:
         UserError: the checkpoint cannot be used.
     """
-    source, checkpoint = run.resume_point.source, run.resume_point.checkpoint
-    problems: list[str] = []
-    if source and not checkpoint:
-        checkpoint, problems = newest_checkpoint(run, source)
-    stored = restore(run, trained, checkpoint) if checkpoint else None
-    if stored and run.processes.is_main:
-        run.training.updater.epoch_sums.load(stored.position.epoch_sums)
-    folder, metrics_bytes = run.resume_point.folder, stored.metrics_bytes if stored else 0
-    lost = run.processes.on_main(lambda: _cut_files(folder, source, checkpoint, metrics_bytes))
-    if stored and (changed := identity_changes(stored.identity, run.identity)):
-        lost.append(f"the last bits may differ from those of an uninterrupted run: {changed}")
+    found = find_state(run)
+    if found.checkpoint and found.state:
+        _load(run, trained, found.checkpoint, found.state)
+        if run.processes.is_main:
+            run.training.updater.epoch_sums.load(found.state.position.epoch_sums)
+    run.processes.on_main(lambda: _cut_files(run, found))
+    return found.state.position if found.state else None, found.notices
+
+
+def find_state(run: Run) -> FoundState:
+    """Collective: find the checkpoint to resume from and check its state; change nothing.
+
+    Raises:
+        UserError: the checkpoint cannot be used.
+    """
+    point, problems = run.resume_point, list[str]()
+    checkpoint = point.checkpoint
+    if point.source and not checkpoint:
+        checkpoint, problems = newest_checkpoint(run, point.source)
+    state = _checked_state(run, checkpoint) if checkpoint else None
     fallback = checkpoint.name if checkpoint else "the beginning: no checkpoint is valid"
-    return stored.position if stored else None, [
-        *(f"{problem}; falling back to {fallback}" for problem in problems),
-        *lost,
+    notices = [f"{problem}; falling back to {fallback}" for problem in problems]
+    if state and (lost := run.processes.on_main(lambda: _lost_records(run, state))):
+        notices.append(f"{lost} that it had at {checkpoint}: their records are lost")
+    if state and (changed := identity_changes(state.identity, run.identity)):
+        notices.append(f"the last bits may differ from those of an uninterrupted run: {changed}")
+    if point.stored:
+        update = state.position.update if state else 0
+        notices += extension(run.plan, point.stored["epochs"], update)
+    return FoundState(checkpoint, state, notices)
+
+
+def extension(plan: Plan, epochs_before: int, update: int) -> list[str]:
+    """Return what becomes of the learning rate if a run gets more epochs, or that nothing is left to train."""
+    updates_before = epochs_before * plan.updates_per_epoch
+    if plan.epochs == epochs_before:
+        epochs = quantity(plan.epochs, "epoch")
+        more = f"the run is finished: {epochs}; --epochs {plan.epochs + 1} or more continues it"
+        return [more] * (update == updates_before)
+    now, before = plan.learning_rate, replace(plan.learning_rate, total_updates=updates_before)
+    recomputed = now(updates_before - 1) != before(updates_before - 1)
+    what = f"is recomputed over {quantity(plan.epochs, 'epoch')}" if recomputed else "stays as it was"
+    if update == updates_before:
+        then = f"it was {learning_rate(before(update - 1))} at the end of the finished run"
+    else:
+        then = f"without more epochs {learning_rate(before(update))}"
+    return [
+        f"epochs {epochs_before} → {plan.epochs}: the {now.rule} schedule {what}: "
+        f"the learning rate of update {update + 1:,} is {learning_rate(now(update))} ({then})"
     ]
 
 
@@ -75,6 +123,21 @@ def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> StoredState:
     Raises:
         UserError: it does not fit this run.
     """
+    stored = _checked_state(run, checkpoint)
+    _load(run, trained, checkpoint, stored)
+    return stored
+
+
+def _load(run: Run, trained: TrainedTensors, checkpoint: Path, stored: StoredState) -> None:
+    load_tensors(checkpoint, trained)
+    run.training.batch_norm.reload()
+    scaler = run.processes.accelerator.scaler
+    if scaler and stored.scaler:
+        scaler.load_state_dict(stored.scaler)
+
+
+def _checked_state(run: Run, checkpoint: Path) -> StoredState:
+    """Read the state of a verified checkpoint, and check that it is one of this run."""
     stored = read_state(checkpoint)
     if run.config.exact and (changed := identity_changes(stored.identity, run.identity)):
         was, now = identity_text(stored.identity), identity_text(run.identity)
@@ -87,11 +150,6 @@ def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> StoredState:
             "give a checkpoint of that run",
         )
     _check_run(run, stored, checkpoint)
-    load_tensors(checkpoint, trained)
-    run.training.batch_norm.reload()
-    scaler = run.processes.accelerator.scaler
-    if scaler and stored.scaler:
-        scaler.load_state_dict(stored.scaler)
     return stored
 
 
@@ -114,22 +172,32 @@ def _check_run(run: Run, stored: StoredState, checkpoint: Path) -> None:
         )
 
 
-def _cut_files(folder: Path, source: Path | None, checkpoint: Path | None, metrics_bytes: int) -> list[str]:
-    """Restore the metrics and best weights that the run had at the checkpoint; return what is lost, in sentences."""
-    metrics = (source or folder) / METRICS
+def _history(run: Run) -> tuple[Path, bytes]:
+    """Return the file of the metrics of the run to resume, and what it holds."""
+    metrics = (run.resume_point.source or run.resume_point.folder) / METRICS
     try:
-        history = read_regular(metrics, math.inf)[:metrics_bytes]
+        return metrics, read_regular(metrics, math.inf)
     except FileNotFoundError:
-        history = b""
+        return metrics, b""
     except OSError as error:
         raise UserError(f"cannot read {metrics}: {error.strerror}", "remove it: only its records are lost") from None
-    missing = metrics_bytes - len(history)
-    if missing:
+
+
+def _lost_records(run: Run, stored: StoredState) -> str | None:
+    metrics, history = _history(run)
+    missing = stored.metrics_bytes - len(history)
+    return f"{metrics} lacks {missing:,} bytes" if missing > 0 else None
+
+
+def _cut_files(run: Run, found: FoundState) -> None:
+    """Restore the metrics and best weights that the run had at the checkpoint."""
+    folder, size = run.resume_point.folder, found.state.metrics_bytes if found.state else 0
+    history = _history(run)[1][:size]
+    if len(history) < size:
         history = history[: history.rfind(b"\n") + 1]
     write_file(folder / METRICS, history)
     best = folder / WEIGHTS["best"]
-    if checkpoint and (checkpoint / best.name).exists():
-        write_file(best, read_regular(checkpoint / best.name, math.inf))
+    if found.checkpoint and (found.checkpoint / best.name).exists():
+        write_file(best, read_regular(found.checkpoint / best.name, math.inf))
     else:
         best.unlink(missing_ok=True)
-    return [f"{metrics} lacks {missing:,} bytes that it had at {checkpoint}: their records are lost"] * bool(missing)

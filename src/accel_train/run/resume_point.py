@@ -1,18 +1,23 @@
 """Finds the folder of a run and what to resume from, and checks that it is the same run."""
 
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, read_description
+from accel_train.config.import_string import CODE, trusted
 from accel_train.config.load import read_config
-from accel_train.config.options import FREE_ON_RESUME, ResolvedConfig
+from accel_train.config.options import FREE_ON_RESUME, FROM_RUN, PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.data.contents import Contents
 from accel_train.errors import UserError
+from accel_train.loggers.text import option_value
 
+_UNNAMED = ("auto", "never")
+"""Values of --resume that name no run."""
 _DATA = "data"
 _FOUND_LATER = ("global_batch_size", "image_size")
 """Fields that the data or the model decide if the user has not."""
@@ -33,6 +38,30 @@ class ResumePoint:
     """What the data of `source` contained."""
 
 
+def fill_from_run(asked: TrainConfig, origins: dict[str, str]) -> tuple[TrainConfig, dict[str, str]]:
+    """Return the config with the values of the run that --resume names, where none are given, and their origins.
+
+    Values of placement are not taken over.
+
+    Raises:
+        UserError: there is no such run, it names code, or a value that decides its result is given and another.
+    """
+    if asked.resume in _UNNAMED:
+        return asked, origins
+    source, _ = _named_source(Path(asked.resume))
+    stored = read_config(source / CONFIG, ResolvedConfig)
+    given = {name for name in origins if getattr(asked, name) is not None}
+    was, now = stored.model_dump(mode="json"), asked.model_dump(mode="json")
+    compared = given - FREE_ON_RESUME - {_DATA, *_found_by_search(stored)}  # data of another name may be the same
+    if different := [(name, was[name], now[name]) for name in sorted(compared) if was[name] != now[name]]:
+        raise _other_run(source, different, given, way_on="leave out --resume to start a new one")
+    for name in CODE:
+        if name not in given:
+            trusted(getattr(stored, name), None, flag(name), source)
+    values = {name: getattr(stored, name) for name in TrainConfig.model_fields.keys() - PLACEMENT - given}
+    return asked.model_copy(update=values), dict.fromkeys(values, FROM_RUN) | origins
+
+
 def find_resume_point(output: Path | None, resume: str, name: str, same: Callable[[ResumePoint], bool]) -> ResumePoint:
     """Return where to write and what to resume from.
 
@@ -41,7 +70,7 @@ def find_resume_point(output: Path | None, resume: str, name: str, same: Callabl
     Raises:
         UserError: there is nothing to resume from, or the folder cannot be used.
     """
-    if resume not in ("auto", "never"):
+    if resume not in _UNNAMED:
         return _named(Path(resume), output)
     if output is None:
         latest, free = run_folder.numbered(name)
@@ -59,22 +88,24 @@ def find_resume_point(output: Path | None, resume: str, name: str, same: Callabl
 
 
 def same_run(
-    config: ResolvedConfig, epochs: int | None, stored: dict[str, Any], folder: Path, *, compare_data: bool = True
+    config: ResolvedConfig,
+    epochs: int | None,
+    stored: dict[str, Any],
+    folder: Path,
+    *,
+    given: Collection[str] = (),
+    compare_data: bool = True,
 ) -> ResolvedConfig:
     """Return the stored config with the values in which this one may differ.
 
-    `epochs` is the number that the user asked for, if any; `folder` is the run's. Without `compare_data` the data may
-    have another name.
+    `epochs` is the number that the user asked for, if any, and `given` the fields that are no defaults; `folder` is the
+    run's. Without `compare_data` the data may have another name.
 
     Raises:
         UserError: other fields differ, or fewer epochs are asked for.
     """
     if different := differences(config, stored, compare_data=compare_data):
-        listed = ", ".join(f"{flag(name)} {_shown(now)} instead of {_shown(was)}" for name, was, now in different)
-        raise UserError(
-            f"{folder} holds a run of another configuration: {listed}",
-            "start the same command again to resume that run, or give another --output",
-        )
+        raise _other_run(folder, different, given, way_on="give another --output to start a new one")
     if epochs is not None and epochs < stored["epochs"]:
         raise UserError(
             f"--epochs {epochs} is fewer than the {stored['epochs']} of the run in {folder}",
@@ -90,9 +121,7 @@ def differences(
 ) -> list[tuple[str, Any, Any]]:
     """Return each field that makes this another run than the stored one, with the stored value and this one."""
     now = config.model_dump(mode="json")
-    skipped = {name for name in _FOUND_LATER if now[name] is None}
-    if config.auto_micro_batch:
-        skipped.add("batch_size")  # the stored one was found by the search, and is kept
+    skipped = {name for name in _FOUND_LATER if now[name] is None} | _found_by_search(config)
     if not compare_data:
         skipped.add(_DATA)
     compared = now.keys() - FREE_ON_RESUME - skipped
@@ -104,12 +133,28 @@ def decisive_values(config: ResolvedConfig) -> dict[str, Any]:
 
     Left out are those of the data, whose content a checkpoint holds, and those that a resumed run has found out.
     """
-    found_later = {*_FOUND_LATER, *(["batch_size"] if config.auto_micro_batch else [])}
+    found_later = {*_FOUND_LATER, *_found_by_search(config)}
     return config.model_dump(mode="json", exclude={_DATA, *found_later, *FREE_ON_RESUME})
 
 
+def _found_by_search(config: ResolvedConfig) -> set[str]:
+    """Return the fields that --auto-micro-batch decides; a resumed run keeps what was found."""
+    return {"batch_size"} if config.auto_micro_batch else set()
+
+
+def _other_run(folder: Path, different: list[tuple[str, Any, Any]], given: Collection[str], way_on: str) -> UserError:
+    """Return the error that names what differs: what is given, or if that is all the same, the defaults."""
+    named = [each for each in different if each[0] in given] or different
+    default = "" if named[0][0] in given else " (not given)"
+    listed = ", ".join(f"{flag(name)} {_shown(now)}{default} instead of {_shown(was)}" for name, was, now in named)
+    resume = f"accel_train train --resume {shlex.quote(str(folder))}"
+    return UserError(
+        f"{folder} holds a run of another configuration: {listed}", f"`{resume}` continues that run; {way_on}"
+    )
+
+
 def _shown(value: Any) -> str:
-    return "unset" if value is None else str(value)
+    return "unset" if value is None else option_value(value)
 
 
 def flag(name: str) -> str:
@@ -126,17 +171,23 @@ def _latest_in(folder: Path) -> ResumePoint:
 
 
 def _named(path: Path, output: Path | None) -> ResumePoint:
+    source, checkpoint = _named_source(path)
+    folder = run_folder.check_destination(output or source)
+    if folder.absolute() != source.absolute() and run_folder.contains_run(folder):
+        raise UserError(f"--output {folder} holds another run than --resume {path}", "give a new or empty folder")
+    if checkpoint and (problem := store.problem(path)):
+        raise UserError(f"--resume {path}: {problem}", "give another checkpoint, or the run's folder for its newest")
+    return _resuming(folder, source, checkpoint)
+
+
+def _named_source(path: Path) -> tuple[Path, Path | None]:
+    """Return the folder of the run that a path names, and the checkpoint if it is one."""
     full = path.absolute()  # `.` has no name
     is_checkpoint = store.is_checkpoint(full) and not run_folder.contains_run(path)
     source = Path(os.path.normpath(path / "../..")) if is_checkpoint else path
     if not path.is_dir() or not run_folder.contains_run(source):
         raise UserError(f"--resume {path} is no run and no checkpoint of one", "give auto, never, or one of runs/*")
-    folder = run_folder.check_destination(output or source)
-    if folder.absolute() != source.absolute() and run_folder.contains_run(folder):
-        raise UserError(f"--output {folder} holds another run than --resume {path}", "give a new or empty folder")
-    if is_checkpoint and (problem := store.problem(path)):
-        raise UserError(f"--resume {path}: {problem}", "give another checkpoint, or the run's folder for its newest")
-    return _resuming(folder, source, source / full.parent.name / full.name if is_checkpoint else None)
+    return source, source / full.parent.name / full.name if is_checkpoint else None
 
 
 def _resuming(folder: Path, source: Path, checkpoint: Path | None) -> ResumePoint:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from accel_train.checkpoints.checkpointer import TrainedTensors
-from accel_train.errors import UserError
 from accel_train.events import Notice
 from accel_train.run.build import Run
 from accel_train.run.restore import newest_checkpoint, restore
@@ -26,14 +25,14 @@ class Rollback:
         """Collective: load the last checkpoint, and mark the updates since as skipped in the state.
 
         Raises:
-            UserError: nothing was saved yet, or rolling back has not helped.
+            Diverged: nothing was saved yet, or rolling back has not helped.
         """
         checkpoint, _ = newest_checkpoint(self._run, self._run.resume_point.folder)
         if checkpoint is None or self._done.count(checkpoint) == _MAX_ROLLBACKS:
             why = (
                 "nothing has been saved yet" if checkpoint is None else f"{_MAX_ROLLBACKS} rollbacks to it did not help"
             )
-            raise UserError(f"{diverged.message}; {why}", diverged.hint)
+            raise Diverged(f"{diverged.message}; {why}", diverged.hint)
         self._done.append(checkpoint)
         restored = restore(self._run, self._trained, checkpoint).position
         same_epoch = restored.epochs == state.epochs and self._run.processes.is_main

@@ -6,6 +6,7 @@ from accel_train.data.sources.base import Source
 from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 from accel_train.run.resume_point import ResumePoint
 
 
@@ -43,7 +44,7 @@ def refuse_changed(point: ResumePoint, contents: Contents, **sources: Source) ->
         return
     changed = changes(point.contents, contents, read_files(point.source), files_of(**sources))
     weights = next((file for name in WEIGHTS.values() if (file := point.source / name).is_file()), None)
-    way_on = f"train on them from its weights with --init-from {weights} --output NEW" if weights else ""
+    way_on = f"train on them from its weights with --init-from {quoted(weights)} --output NEW" if weights else ""
     raise UserError(
         f"the data are not those of the run in {point.source}: {changed}",
         f"bring them back, or {way_on or 'start another run with --output NEW'}",

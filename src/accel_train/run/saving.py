@@ -8,15 +8,21 @@ then holds both.
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
+from accel_train.checkpoints import store
 from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors
-from accel_train.checkpoints.run_folder import METRICS, WEIGHTS
+from accel_train.checkpoints.run_folder import CHECKPOINTS, METRICS, WEIGHTS
 from accel_train.config.durations import Interval
 from accel_train.distributed import process_group
-from accel_train.events import Saved
+from accel_train.events import Notice, Saved
+from accel_train.loggers.text import quantity
 from accel_train.run.build import Run
 from accel_train.run.resume_point import decisive_values
+from accel_train.system.os_errors import format_bytes
 from accel_train.training.state import TrainingState
+
+_KEPT_WHILE_RUNNING = 2
 
 
 class SaveSchedule:
@@ -65,14 +71,14 @@ class Saver:
             trained,
             group=run.processes.strategy.checkpoint_group(run.config.timeout),
             rank=run.processes.rank,
-            keep=run.config.keep,
+            keep=run.config.keep or _KEPT_WHILE_RUNNING,
         )
 
     def save(self, state: TrainingState) -> None:
         """Collective: start to save the run as it is."""
         with self._timing.blocked_by("save"):
             training, accelerator = self._run.training, self._processes.accelerator
-            training.nonfinite.check(state.update, training.plan.learning_rate(max(0, state.update - 1)))
+            training.nonfinite.check(state.update)
             state.epoch_sums = accelerator.reduce(training.updater.epoch_sums.tensor.clone(), "sum").tolist()
             extra = {
                 "nonce": self._nonce,
@@ -106,6 +112,29 @@ class Saver:
                 process_group.exchange(self._processes.group, [0])
         yield from map(Saved, updates)
 
+    def prune_finished(self, last: int) -> Iterator[Notice]:
+        """Collective: remove all checkpoints but that of update `last` of a run whose weights are written.
+
+        --keep keeps what it says.
+        """
+        if self._run.config.keep is not None:
+            return
+        text = self._processes.on_main(lambda: _pruned(self._folder / CHECKPOINTS, last))
+        if text:
+            yield Notice(text)
+
     def close(self) -> None:
         """Wait for all writes."""
         self._checkpointer.close()
+
+
+def _pruned(checkpoints: Path, last: int) -> str:
+    """Remove all checkpoints but the last; return what the user should know, if anything."""
+    try:
+        sizes = store.prune(checkpoints, 1, {last})
+    except OSError as error:
+        return f"cannot remove older checkpoints of the finished run: {error.strerror}: {error.filename}"
+    if not sizes:
+        return ""
+    removed = f"removed {quantity(len(sizes), 'checkpoint')} ({format_bytes(sum(sizes))})"
+    return f"{removed}: the run is complete; its weights and the last checkpoint stay"

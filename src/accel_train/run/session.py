@@ -3,11 +3,14 @@
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
+import torch
+
 from accel_train.checkpoints.checkpointer import TrainedTensors
 from accel_train.checkpoints.run_folder import PROFILE
 from accel_train.config.durations import parse_duration, parse_interval
 from accel_train.config.options import TrainConfig
 from accel_train.distributed.accelerator import stop
+from accel_train.distributed.environment import available_cores, local_world_size
 from accel_train.distributed.launcher import check_processes
 from accel_train.distributed.replica_check import compare, fingerprint
 from accel_train.distributed.watchdog import start_watchdog
@@ -15,11 +18,13 @@ from accel_train.events import EpochEnd, Event, Notice, Resumed, RunEnded, Stopp
 from accel_train.rng import make_key
 from accel_train.run.build import Run, build_run
 from accel_train.run.claim import Claim
-from accel_train.run.describe import run_started
+from accel_train.run.describe import ranks_started, run_started
+from accel_train.run.learning_notes import LearningNotes
 from accel_train.run.restore import resume, take_folder
 from accel_train.run.rollback import Rollback
 from accel_train.run.saving import Saver, SaveSchedule
 from accel_train.run.stop_agreement import StopAgreement
+from accel_train.system.cpu_wait import CpuWait
 from accel_train.system.signals import StopSignals
 from accel_train.system.worker_signals import ended_workers_ignored
 from accel_train.training.loop import train as training_events
@@ -72,8 +77,10 @@ class Session:
         self._resumed = restored is not None
         self._state = restored or TrainingState()
         self._notices = (*run.notices, *problems)
+        self._learning = LearningNotes(run.config, run.plan, run.contents, self._state.last)
         self._rollback = Rollback(run, self._trained)
         self._saver = Saver(run, self._trained)
+        self._cpu_wait = CpuWait(torch.get_num_threads(), local_world_size(), available_cores())
         self._agreement = StopAgreement(
             run.processes.group,
             signals,
@@ -83,10 +90,12 @@ class Session:
 
     def events(self) -> Generator[Event, None, None]:
         """Collective: train, and yield what happens."""
+        state = self._state
         yield run_started(self._run)
-        yield from map(Notice, self._notices)
         if self._resumed:
-            yield Resumed(self._state.update)
+            yield Resumed(min(state.epochs + 1, self._run.plan.epochs), state.update, state.seconds)
+        yield ranks_started(self._run)
+        yield from map(Notice, self._notices)
         try:
             while True:
                 try:
@@ -130,7 +139,10 @@ class Session:
                 with ended_workers_ignored():
                     self._saver.export("last")
                     yield from self._saver.committed(wait=True)
+                    yield from self._saver.prune_finished(event.updates)
             yield event  # before saving: what loggers write of it belongs to the checkpoint
+            if isinstance(event, EpochEnd):
+                yield from map(Notice, self._learning.after(event))
             yield from self._between(event)
             if self._agreement.stop:
                 break
@@ -141,6 +153,8 @@ class Session:
         """Collective: check the replicas and save, if due, after an event; the model stands still meanwhile."""
         self._run.watchdog.tick()
         if isinstance(event, UpdateDone):
+            if note := self._cpu_wait.note():
+                yield Notice(note)
             self._schedule.after_update(event.update, self._agreement.after_update())
             watch_every = self._run.config.watch_every
             if watch_every and event.update % watch_every == 0:

@@ -12,6 +12,7 @@ from accel_train.errors import UserError
 from accel_train.system import os_errors
 from accel_train.system.regular_files import kind_of
 
+_NAME = ".lock"
 _WAIT_SECONDS = 3.0
 _POLL_SECONDS = 0.1
 
@@ -52,9 +53,20 @@ class FolderLock:
                 "give another --output, on another file system",
             ) from None
 
+    def check(self) -> None:
+        """Check that no other run holds the lock; change nothing.
+
+        Raises:
+            UserError: another run holds it.
+        """
+        if (self._folder / _NAME).exists():
+            with suppress(OSError):  # a run would not get so far
+                if descriptor := self._open():
+                    os.close(descriptor)
+
     def _open(self) -> int | None:
         """Open and lock the file; return None if its last holder has removed it meanwhile."""
-        path = self._folder / ".lock"
+        path = self._folder / _NAME
         if (kind := kind_of(path)) not in (None, "a file"):
             raise UserError(f"{path} is {kind}, not a lock", "remove it")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)

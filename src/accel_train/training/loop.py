@@ -11,7 +11,7 @@ from torch import Tensor
 from accel_train.config.plan import Plan
 from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.base import Strategy
-from accel_train.events import EpochEnd, Progress, RunEnded, UpdateDone
+from accel_train.events import EpochByRank, EpochEnd, Progress, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.early_stopping import EarlyStopping
@@ -20,6 +20,7 @@ from accel_train.training.gradients import gradient_norm
 from accel_train.training.metrics import Means, means
 from accel_train.training.micro_batches import TrainBatches
 from accel_train.training.nonfinite import NonfiniteCheck
+from accel_train.training.rank_report import RankReport
 from accel_train.training.state import TrainingState
 from accel_train.training.timing import Timing
 from accel_train.training.updater import Updater
@@ -38,12 +39,13 @@ class Training:
     nonfinite: NonfiniteCheck
     early_stopping: EarlyStopping
     timing: Timing
+    rank_report: RankReport | None
     log_every: int
 
 
 def train(
     training: Training, state: TrainingState, interrupted: Callable[[], bool]
-) -> Iterator[UpdateDone | Progress | EpochEnd | RunEnded]:
+) -> Iterator[UpdateDone | Progress | EpochByRank | EpochEnd | RunEnded]:
     """Collective: train from a state, evaluate after each epoch, and yield events.
 
     The consumer may checkpoint after any event, or stop iterating. If `interrupted` returns True in a validation, on
@@ -53,23 +55,28 @@ def train(
     micro_batches = training.batches.micro_batches(state.update, training.timing)
     while (reason := training.early_stopping.reason(state)) is None and state.epochs < training.plan.epochs:
         epoch_began = time.perf_counter()
-        images_per_second = yield from _train_one_epoch(training, micro_batches, state)
+        images_per_second = yield from _train_one_epoch(training, micro_batches, state, began)
         with training.timing.span("validation"):
-            training.nonfinite.check(state.update, training.plan.learning_rate(state.update - 1))
+            training.nonfinite.check(state.update)
+            by_rank = _report_ranks(training, state, images_per_second)
             found = training.validation(interrupted)
             if found is None:
                 return
             _end_epoch(training, state, *found, images_per_second, epoch_began)
         state.seconds = time.perf_counter() - began
         assert state.last is not None
+        yield from by_rank
         yield state.last
     yield _run_ended(state, training.timing, reason or "all epochs done", time.perf_counter() - began)
 
 
 def _train_one_epoch(
-    training: Training, micro_batches: Iterator[Batch], state: TrainingState
+    training: Training, micro_batches: Iterator[Batch], state: TrainingState, began: float
 ) -> Generator[UpdateDone | Progress, None, float]:
-    """Collective: do the remaining updates of an epoch; return images per second over all processes."""
+    """Collective: do the remaining updates of an epoch; return images per second over all processes.
+
+    `began` is when the run would have begun without its breaks.
+    """
     plan, updater, began_at = training.plan, training.updater, state.update
     updater.model.train()
     updates_left = (state.epochs + 1) * plan.updates_per_epoch - state.update
@@ -89,9 +96,10 @@ def _train_one_epoch(
                 gradient_norm(updater.model.parameters(), training.strategy) if clipped_norm is None else clipped_norm
             )
             yield _progress(plan, state, torch.stack(losses).mean(), norm, torch.cat(sample_indices))
-            training.nonfinite.check(state.update, plan.learning_rate(state.update - 1))
+            training.nonfinite.check(state.update)
         losses.clear()
         sample_indices.clear()
+        state.seconds = time.perf_counter() - began
         yield UpdateDone(state.epochs + 1, state.update)
     if updater.accelerator.device.type != "cpu":
         torch.accelerator.synchronize()  # wait for queued GPU work so that it counts as training time
@@ -108,6 +116,12 @@ def _progress(plan: Plan, state: TrainingState, loss: Tensor, norm: Tensor, samp
         gradient_norm=float(norm),
         local_ids_hash=f"{hash_ids(0, sample_indices).sum().item() % 2**64:016x}",
     )
+
+
+def _report_ranks(training: Training, state: TrainingState, images_per_second: float) -> list[EpochByRank]:
+    """Collective: report the epoch that the state is about to end, if that is wanted."""
+    report, own_speed = training.rank_report, images_per_second / training.plan.processes
+    return [report(state.epochs + 1, state.update, training.updater.epoch_sums, own_speed)] if report else []
 
 
 def _end_epoch(
@@ -135,7 +149,7 @@ def _end_epoch(
     if state.last.best:
         state.best = state.last
     state.epochs += 1
-    training.updater.epoch_sums.tensor.zero_()
+    training.updater.epoch_sums.clear()
 
 
 def _run_ended(state: TrainingState, timing: Timing, reason: str, seconds: float) -> RunEnded:

@@ -26,6 +26,7 @@ class Sums:
     def __init__(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
         self._tensor = torch.zeros(4, dtype=dtype, device=device)
+        self._loaded = self._tensor.clone()
         self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
         self._batches = 0
         self._finite = torch.zeros((), dtype=torch.int64, device=device)
@@ -36,9 +37,19 @@ class Sums:
         self._add_pending()
         return self._tensor
 
+    @property
+    def since_load(self) -> Tensor:
+        """The sums of what was added after the last :meth:`load` or :meth:`clear`, shape (4,)."""
+        return self.tensor - self._loaded
+
     def load(self, sums: list[float]) -> None:
         """Continue from these sums."""
         self.tensor.copy_(torch.tensor(sums, dtype=self._tensor.dtype))
+        self._loaded.copy_(self._tensor)
+
+    def clear(self) -> None:
+        """Start from zero."""
+        self.load([0.0] * len(self._tensor))
 
     def add_batch(self, loss: Tensor, logits_BK: Tensor, labels_B: Tensor) -> None:
         """Add a training batch and its mean loss; top-5 hits are not counted. All batches have the same size."""

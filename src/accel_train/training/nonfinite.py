@@ -1,11 +1,13 @@
 """Detects divergence: a loss or a weight that is NaN or infinite."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from accel_train.config.plan import Plan
 from accel_train.distributed import process_group
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import UserError
@@ -14,21 +16,35 @@ from accel_train.training.metrics import Sums
 
 
 class Diverged(UserError):
-    """Training has diverged; raised on all processes at the same update."""
+    """Training has diverged, no mistake of the command line; raised on all processes at the same update."""
+
+    exit_code = 1
 
 
 class NonfiniteCheck:
     """Checks, when asked, all losses since the last check and the weights; in between it never waits for the device."""
 
-    def __init__(self, model: nn.Module, strategy: Strategy, group: Any, sums: Sums, accumulate: int) -> None:
-        """Check this model and `sums`, to which its training batches are added, `accumulate` per update."""
+    def __init__(
+        self,
+        model: nn.Module,
+        strategy: Strategy,
+        group: Any,
+        sums: Sums,
+        plan: Plan,
+        hint: Callable[[int], str],
+    ) -> None:
+        """Check this model and `sums`, to which its training batches are added.
+
+        `hint` returns what to try after divergence, given the number of updates that led to it.
+        """
         self._parameters = list(model.parameters())
         self._strategy = strategy
         self._group = group
         self._sums = sums
-        self._accumulate = accumulate
+        self._plan = plan
+        self._hint = hint
 
-    def check(self, update: int, learning_rate: float) -> None:
+    def check(self, update: int) -> None:
         """Collective: check that losses and weights are finite after `update` updates.
 
         Raises:
@@ -43,15 +59,16 @@ class NonfiniteCheck:
         if least == batches and all(weights for _, weights in found):
             return
         norm = float(gradient_norm(self._parameters, self._strategy))
-        where = f"a weight after update {update}"
+        where, led_to_it = f"a weight after update {update}", update
         if least < batches:
             ranks = [rank for rank, (losses, _) in enumerate(found) if losses == least]
-            where = f"the loss of update {update - (batches - least - 1) // self._accumulate}"
-            where += f" on rank {ranks[0]}" * (len(ranks) < len(found))
+            first = update - (batches - least - 1) // self._plan.accumulate
+            where = f"the loss of update {first}" + f" on rank {ranks[0]}" * (len(ranks) < len(found))
+            led_to_it = first - 1
+        rate = self._plan.learning_rate(max(0, led_to_it - 1))
         raise Diverged(
-            f"{where} is not finite: found after update {update}, learning rate {learning_rate:.4g}, "
-            f"gradient norm {norm:.4g}",
-            "lower --lr, warm up longer or add --clip-norm 1; --on-nan rollback skips the data since",
+            f"{where} is not finite (learning rate {rate:.4g}): found after update {update}, gradient norm {norm:.4g}",
+            self._hint(led_to_it),
         )
 
     def _finite_norms(self, power: float) -> Tensor:

@@ -23,7 +23,6 @@ from accel_train.checkpoints.run_folder import (
     read_description,
     read_files,
     remove_empty,
-    weights_file,
     write,
 )
 from accel_train.errors import UserError
@@ -309,11 +308,6 @@ def test_folder_without_run_is_reported(tmp_path: Path) -> None:
         read_description(tmp_path)
     missing = tmp_path / DESCRIPTION
     assert caught.value.message == f"{tmp_path} is not the folder of a run: No such file or directory: {missing}"
-
-
-def test_weights_file_takes_a_run_folder_or_the_file_itself(tmp_path: Path) -> None:
-    assert weights_file(tmp_path) == tmp_path / "model.safetensors"
-    assert weights_file(tmp_path / "any.pt") == tmp_path / "any.pt"
 
 
 def test_plain_values_are_those_of_json() -> None:

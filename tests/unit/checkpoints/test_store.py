@@ -150,9 +150,10 @@ def test_newest_checkpoint_has_the_highest_update(tmp_path: Path) -> None:
 def test_prune_keeps_newest_and_named_checkpoints(tmp_path: Path) -> None:
     for update in (100, 200, 300, 400, 500):
         save(tmp_path, update)
-    prune(tmp_path, 2, {200, None})
+    size = sum(map(len, FILES.values()))
+    assert prune(tmp_path, 2, {200, None}) == [size, size]
     assert names(tmp_path) == ["update_000200", "update_000400", "update_000500"]
-    prune(tmp_path, 5, set())
+    assert prune(tmp_path, 5, set()) == []
     assert len(names(tmp_path)) == 3
 
 

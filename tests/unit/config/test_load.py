@@ -28,7 +28,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path, text: str) -> None:
     assert lr == 0.001
 
 
-@pytest.mark.parametrize("text", ["1e-3x", "'1e-3x'", "[0.1]", "2024-01-02"])
+@pytest.mark.parametrize("text", ["one", "'1e'", "[0.1]", "2024-01-02"])
 def test_invalid_number_is_refused_with_its_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
     with pytest.raises(UserError) as caught:
@@ -49,7 +49,7 @@ def test_conflict_with_a_file_names_the_file() -> None:
     origins = {"schedule": "mine.yaml", "gamma": "flag"}
     with pytest.raises(UserError) as caught:
         make_config(TrainConfig, {"schedule": "linear", "gamma": 0.5}, origins)
-    assert caught.value.message.endswith("--schedule linear (flags and mine.yaml together)")
+    assert caught.value.message.endswith("--schedule step, not linear (flags and mine.yaml together)")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_unknown_key_is_refused_with_its_file_and_a_similar_key(tmp_path: Path, 
         (b"lr: [1, 2\n", "is not YAML"),
         (b"lr: \xff\xfe\n", "is not YAML"),
         (b"lr: 2024-13-45\n", "is not YAML"),
-        (b"lr: !!python/object/apply:os.system [ls]\n", "is not YAML: could not determine a constructor"),
+        (b"lr: !!python/object/apply:os.system [ls]\n", "is not YAML: line 1: could not determine a constructor"),
         (b"lr: 1\nseed: 2\nlr: 3\n", "is not YAML: 'lr' is there twice"),
         (b"lr: {a: 1}\n", "is not YAML: 'lr' is neither a value nor a list of values"),
         (b"milestones: [[1], 2]\n", "is not YAML: 'milestones' is neither a value nor a list of values"),

@@ -6,26 +6,24 @@ from accel_train.config.lr_schedule import SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("model", ["cnn", "resnet18", "vgg16", "vgg16_bn", "my.nets:cnn", "wide_resnet_10_1"])
+def test_every_model_has_a_default_learning_rate(name: str, model: str) -> None:
+    rate = OPTIMIZERS[name].rate(model)
+    assert 0 < rate.lr < 1
+    assert 0 < rate.max_lr < 10
+
+
 @pytest.mark.parametrize(
-    ("model", "lr"),
-    [
-        ("cnn", 0.2),
-        ("mlp", 0.2),
-        ("resnet18", 0.1),
-        ("alexnet", 0.01),
-        ("squeezenet1_0", 0.01),
-        ("vgg16", 0.01),
-        ("vgg16_bn", 0.1),
-        ("my.nets:cnn", 0.1),
-    ],
+    ("model", "of"),
+    [("cnn", "mlp"), ("squeezenet1_0", "alexnet"), ("vgg16", "alexnet"), ("vgg16_bn", "resnet18")],
 )
-def test_default_lr_of_sgd_depends_on_the_model(model: str, lr: float) -> None:
-    assert OPTIMIZERS["sgd"].default_lr(model) == lr
+def test_models_of_a_family_have_the_same_rate(model: str, of: str) -> None:
+    assert OPTIMIZERS["sgd"].rate(model) == OPTIMIZERS["sgd"].rate(of)
 
 
-@pytest.mark.parametrize("model", ["cnn", "vgg16", "resnet18"])
-def test_default_lr_of_adamw_does_not_depend_on_the_model(model: str) -> None:
-    assert OPTIMIZERS["adamw"].default_lr(model) == 1e-3
+def test_users_model_is_of_no_family_although_its_name_starts_like_one() -> None:
+    assert OPTIMIZERS["sgd"].rate("my.nets:cnn") == OPTIMIZERS["sgd"].rate("resnet18")
 
 
 def test_only_optimizers_that_scale_betas_take_them() -> None:

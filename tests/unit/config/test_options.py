@@ -31,7 +31,7 @@ def test_placement_is_every_field_that_leaves_the_result_unchanged() -> None:
 
 
 def test_resume_may_change_placement_epochs_and_how_a_run_is_logged_and_saved() -> None:
-    others = {"epochs", "data_dir", "log_every", "watch_every", "save_every", "keep", "on_nan"}
+    others = {"epochs", "data_dir", "log_every", "rank_lines", "watch_every", "save_every", "keep", "on_nan"}
     assert PLACEMENT | others == FREE_ON_RESUME
 
 
@@ -91,4 +91,4 @@ def test_resolved_config_has_the_fields_of_a_train_config_and_requires_those_wit
 
 def test_evaluation_uses_the_data_of_the_run_by_default() -> None:
     assert EvaluateConfig().data is None
-    assert EvaluateConfig().weights == "last"
+    assert EvaluateConfig().weights is None

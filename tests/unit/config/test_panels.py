@@ -66,8 +66,8 @@ def test_value_out_of_bounds_is_refused_by_its_option(name: str, value: Any) -> 
     [
         ({"schedule": "step"}, "--schedule step has no milestones"),
         ({"schedule": "step", "milestones": []}, "--schedule step has no milestones"),
-        ({"milestones": [30]}, "--milestones has no effect with --schedule cosine"),
-        ({"schedule": "linear", "gamma": 0.5}, "--gamma has no effect with --schedule linear"),
+        ({"milestones": [30]}, "--milestones needs --schedule step, not cosine"),
+        ({"schedule": "linear", "gamma": 0.5}, "--gamma needs --schedule step, not linear"),
         ({"lr_scaling": "none", "lr_base_batch": 64}, "--lr-base-batch has no effect with --lr-scaling none"),
         ({"lr": 0.1, "lr_base_batch": 64}, "--lr-base-batch has no effect with --lr alone"),
         ({"warmup_epochs": 0, "warmup_from": 0.1}, "--warmup-from has no effect with --warmup-epochs 0"),
@@ -104,7 +104,8 @@ def test_home_folder_is_found_in_every_path(monkeypatch: pytest.MonkeyPatch, nam
 
 
 def test_empty_name_of_the_data_is_rejected() -> None:
-    assert refusal(data="").message == "--data : the name is empty; is a variable of the shell unset?"
+    assert refusal(data="").message == "--data '': the name is empty; is a variable of the shell unset?"
+    assert refusal(output="").message == "--output '': the name is empty; is a variable of the shell unset?"
 
 
 @pytest.mark.parametrize(("decay", "half_life"), [(0.999, "44339"), (0.9, "421"), (0.5, "64")])

@@ -95,8 +95,31 @@ def test_sqrt_scaling_is_refused_beyond_its_limit() -> None:
     given = {"optimizer": "adamw", "lr_scaling": "sqrt", "lr_base_batch": 256}
     assert plan(40, **given).betas[0] == pytest.approx(0.5)
     message, hint = refusal(41, **given)
-    assert message == "--lr-scaling sqrt cannot scale adamw from 256 to 1312 images per update"
-    assert "at most 1280 images per update" in hint
+    assert message == "the sqrt scaling rule cannot take adamw from 256 to 1312 images per update"
+    assert hint == "use at most 1280 images per update, --max-lr 0.21, or --lr-scaling none"
+
+
+@pytest.mark.parametrize(
+    ("scaling", "processes", "peak"),
+    [("linear", 1, 0.05), ("linear", 4, 0.2), ("linear", 5, 0.2), ("linear", 64, 0.2), ("sqrt", 16, 0.2)],
+)
+def test_scaling_stops_at_max_lr(scaling: str, processes: int, peak: float) -> None:
+    given = {"lr_scaling": scaling, "lr_base_batch": 64, "max_lr": 0.2}
+    assert plan(processes, **given).learning_rate.peak == pytest.approx(peak, rel=1e-12)
+
+
+def test_max_lr_limits_the_scaling_of_betas_too() -> None:
+    """Beyond the limit a run has the settings of the batch at which the limit is reached."""
+    given = {"optimizer": "adamw", "lr_scaling": "sqrt", "lr_base_batch": 256}
+    largest, beyond = plan(32, **given), plan(300, max_lr=0.2, **given)
+    assert beyond.learning_rate.peak == largest.learning_rate.peak == 0.2
+    assert beyond.betas == pytest.approx(largest.betas, rel=1e-12)
+    assert beyond.eps == pytest.approx(largest.eps, rel=1e-12)
+
+
+def test_max_lr_that_is_not_reached_changes_nothing() -> None:
+    given = {"optimizer": "adamw", "lr_scaling": "sqrt", "lr_base_batch": 256}
+    assert plan(3, max_lr=0.2, **given) == plan(3, **given)
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("none", (0.9, 0.999)), ("linear", (0.9, 0.999))])
@@ -112,10 +135,23 @@ def test_global_batch_that_is_not_a_multiple_is_refused(size: int, suggestion: i
     assert hint == f"choose a multiple, such as {suggestion}"
 
 
-def test_processes_that_do_not_divide_the_micro_batches_are_refused_with_those_that_do() -> None:
-    message, hint = refusal(4, global_batch_size=192)
-    assert message == "4 processes cannot share 6 micro-batches of 32 images evenly"
-    assert hint == "with --global-batch-size 192 and --batch-size 32 the number of processes can be 1, 2, 3, 6"
+@pytest.mark.parametrize(
+    ("processes", "size", "micro_batches", "hint"),
+    [
+        (4, 192, "6 micro-batches", "use --batch-size 24, or 3 processes"),
+        (2, 32, "one micro-batch", "use --batch-size 16, or 1 process"),
+        (3, 64, "2 micro-batches", "use --global-batch-size 63 --batch-size 21, or 2 processes"),
+        (5, 64, "2 micro-batches", "use --global-batch-size 160 --batch-size 32, or 2 processes"),
+        (40, 32, "one micro-batch", "use --global-batch-size 1280 --batch-size 32, or 1 process"),
+        (3, 2**53, f"{2**48:,} micro-batches", f"use --global-batch-size {2**53 - 2} --batch-size 53, or 4 processes"),
+    ],
+)
+def test_processes_that_do_not_divide_the_micro_batches_are_refused(
+    processes: int, size: int, micro_batches: str, hint: str
+) -> None:
+    message, found = refusal(processes, global_batch_size=size)
+    assert message == f"{processes} processes cannot share {micro_batches} of 32 (--global-batch-size {size})"
+    assert found == hint
 
 
 def test_accumulate_that_contradicts_the_global_batch_is_refused() -> None:
@@ -124,11 +160,27 @@ def test_accumulate_that_contradicts_the_global_batch_is_refused() -> None:
     assert "(3)" in hint
 
 
-def test_global_batch_larger_than_the_data_is_refused() -> None:
-    assert plan(2, images=64).updates_per_epoch == 1
-    message, hint = refusal(2, images=63)
-    assert message == "the global batch of 64 images is larger than the 63 training images"
-    assert hint.endswith("at most 63")
+@pytest.mark.parametrize(
+    ("given", "processes", "images", "hint"),
+    [
+        ({}, 1, 31, "use --batch-size 31 or less"),
+        ({}, 2, 63, "use --batch-size 31 or less (2 micro-batches per update)"),
+        ({"accumulate": 3}, 2, 100, "use --batch-size 16 or less (6 micro-batches per update)"),
+        ({}, 5, 4, "use at most 4 processes"),
+        ({"accumulate": 3}, 5, 14, "use --accumulate 2 or less"),
+        ({"global_batch_size": 320}, 2, 100, "use --global-batch-size 64"),
+        ({"global_batch_size": 320}, 2, 21, "use --global-batch-size 20 --batch-size 10"),
+        ({"global_batch_size": 320}, 5, 4, "use at most 4 processes"),
+    ],
+)
+def test_global_batch_larger_than_the_data_is_refused(
+    given: dict[str, Any], processes: int, images: int, hint: str
+) -> None:
+    global_batch = given.get("global_batch_size", 32 * processes * given.get("accumulate", 1))
+    assert plan(processes, images=global_batch, **given).updates_per_epoch == 1
+    message, found = refusal(processes, images=images, **given)
+    assert message == f"the global batch of {global_batch} images is larger than the {images} training images"
+    assert found == hint
 
 
 @pytest.mark.parametrize(
@@ -156,7 +208,7 @@ def test_warmup_and_milestones_are_converted_to_updates() -> None:
 @pytest.mark.parametrize("warmup", [10, 12.5])
 def test_warmup_as_long_as_the_run_is_refused(warmup: float) -> None:
     message, _ = refusal(warmup_epochs=warmup)
-    assert message == f"--warmup-epochs {warmup:g} must be less than --epochs 10"
+    assert message == f"--warmup-epochs {warmup:g} must be less than the 10 epochs of the run"
 
 
 def test_other_batch_size_keeps_the_global_batch_and_all_that_follows() -> None:

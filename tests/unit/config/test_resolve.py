@@ -43,22 +43,49 @@ def test_defaults_do_not_depend_on_processes() -> None:
 
 @pytest.mark.parametrize(
     ("images", "batch_size"),
-    [(60_000, 64), (512, 64), (511, 32), (256, 32), (255, 16), (64, 8), (20, 2), (16, 2), (5, 2)],
+    [(60_000, 64), (512, 64), (511, 32), (256, 32), (255, 16), (64, 8), (20, 8), (5, 5), (1, 1)],
 )
-def test_small_data_set_gets_a_batch_size_with_eight_updates_per_epoch(images: int, batch_size: int) -> None:
+def test_small_data_set_gets_a_batch_size_with_eight_updates_per_epoch_or_of_eight_images(
+    images: int, batch_size: int
+) -> None:
     assert resolved(images=images).batch_size == batch_size
 
 
-@pytest.mark.parametrize(("global_batch", "batch_size"), [(256, 64), (96, 48), (100, 50), (61, 61), (67, 1), (32, 32)])
+@pytest.mark.parametrize(("global_batch", "batch_size"), [(256, 64), (96, 48), (100, 50), (61, 61), (32, 32), (5, 5)])
 def test_batch_size_is_the_largest_that_divides_a_given_global_batch(global_batch: int, batch_size: int) -> None:
     assert resolved(global_batch_size=global_batch).batch_size == batch_size
+
+
+@pytest.mark.parametrize(("global_batch", "batch_size"), [(67, 67), (1009, 1009), (134, 67), (67 * 71, 67)])
+def test_batch_size_is_never_too_small_for_batch_norm(global_batch: int, batch_size: int) -> None:
+    assert resolved(global_batch_size=global_batch).batch_size == batch_size
+
+
+def test_global_batch_larger_than_the_data_gets_a_batch_size_at_once() -> None:
+    """A prime of 16 digits: its divisors are not searched for."""
+    assert resolved(global_batch_size=2**53 - 111).batch_size == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "limited"),
+    [
+        ({}, True),
+        ({"lr_base_batch": 128}, True),
+        ({"lr": 0.2}, False),
+        ({"lr_scaling": "linear"}, False),
+        ({"lr_scaling": "none"}, False),
+    ],
+)
+def test_max_lr_has_a_default_unless_rate_or_rule_is_given(given: dict[str, Any], limited: bool) -> None:
+    assert resolved(**given).max_lr == (OPTIMIZERS["sgd"].rate("cnn").max_lr if limited else None)
 
 
 @pytest.mark.parametrize(
     ("given", "lr", "scaling", "base", "decay"),
     [
         ({}, 0.2, "linear", 256, 5e-4),
-        ({"optimizer": "adamw"}, 1e-3, "sqrt", 256, 0.05),
+        ({"optimizer": "adamw"}, 4e-3, "sqrt", 256, 0.05),
+        ({"optimizer": "adamw", "model": "vit_b_16"}, 1e-3, "sqrt", 256, 0.05),
         ({"lr": 0.3}, 0.3, "none", None, 5e-4),
         ({"lr": 0.3, "lr_scaling": "linear"}, 0.3, "linear", 256, 5e-4),
         ({"lr_scaling": "none"}, 0.2, "none", None, 5e-4),

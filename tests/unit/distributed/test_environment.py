@@ -69,7 +69,7 @@ def test_process_checks_that_it_is_one_of_as_many_as_asked(environment: Callable
     environment(**LAUNCHED)
     for asked in (None, 2):
         check_processes(asked)
-    with pytest.raises(UserError, match="1 processes asked for, but this is one of 2"):
+    with pytest.raises(UserError, match="1 process asked for, but this is one of 2"):
         check_processes(1)
 
 

@@ -109,7 +109,7 @@ def test_missing_device_is_rejected(monkeypatch: pytest.MonkeyPatch, asked: str)
 
 def test_fewer_devices_than_processes_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     see_devices(monkeypatch, cuda=1, mps=False)
-    with pytest.raises(UserError, match="2 processes on this machine, but 1 cuda devices"):
+    with pytest.raises(UserError, match="2 processes on this machine, but 1 cuda device"):
         choose_device("cuda", LAUNCHED)
     assert choose_device("cpu", LAUNCHED) == "cpu"
     see_devices(monkeypatch, cuda=2, mps=False)

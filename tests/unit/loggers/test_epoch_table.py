@@ -13,7 +13,7 @@ def test_columns_fit_and_the_most_important_stay(width: int) -> None:
     columns = fitting_columns(width)
     assert len(header(columns)) <= max(width, 7)
     assert columns[0].name == "epoch"
-    assert (len(columns) == 8) == (width >= 79)
+    assert (len(columns) == 8) == (width >= 80)
 
 
 def test_large_numbers_stay_in_their_columns() -> None:

@@ -6,15 +6,16 @@ import json
 import math
 import os
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
 import pytest
-from helpers.run_events import ENDED, STARTED, epoch_end, run_events
+from helpers.run_events import ENDED, STARTED, epoch_by_rank, epoch_end, run_events
 
-from accel_train.events import EpochEnd, Event, Progress, RunEnded, RunStarted, as_record
+from accel_train.events import EpochByRank, EpochEnd, Event, Progress, RunEnded, RunStarted, as_record
 from accel_train.loggers.jsonl import JsonLines
 
-KINDS: tuple[type[Event], ...] = (RunStarted, Progress, EpochEnd, RunEnded)
+KINDS: tuple[type[Event], ...] = (RunStarted, Progress, EpochByRank, EpochEnd, RunEnded)
 
 
 def test_records_are_json_lines_of_unrounded_numbers() -> None:
@@ -23,8 +24,12 @@ def test_records_are_json_lines_of_unrounded_numbers() -> None:
     for event in run_events():
         logger(event)
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
-    kinds = ["run", "progress", "progress", "epoch", "progress", "progress", "epoch", "end"]
+    kinds = ["run", *2 * ("progress", "progress", "epoch_by_rank", "epoch"), "end"]
     assert [record["kind"] for record in records] == kinds
+    times = [datetime.fromisoformat(record.pop("time")) for record in records]
+    assert times == sorted(times)
+    assert {time.utcoffset() for time in times} == {timedelta(0)}
+    assert abs(datetime.now(UTC) - times[0]) < timedelta(minutes=1)
     assert records[1]["lr"] == 0.1 + 0.2
     assert records[1]["local_loss"] == 1 / 3
     lists = {name: list(value) for name, value in as_record(STARTED).items() if isinstance(value, tuple)}
@@ -37,6 +42,15 @@ def test_non_finite_numbers_are_null(value: float) -> None:
     stream = io.StringIO()
     JsonLines(stream, KINDS)(replace(epoch_end(1), val_loss=value))
     assert json.loads(stream.getvalue(), parse_constant=pytest.fail)["val_loss"] is None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_non_finite_numbers_in_nested_records_are_null(value: float) -> None:
+    event, stream = epoch_by_rank(1), io.StringIO()
+    ranks = tuple(replace(rank, images_per_second=value) for rank in event.ranks)
+    JsonLines(stream, KINDS)(replace(event, ranks=ranks))
+    record = json.loads(stream.getvalue(), parse_constant=pytest.fail)
+    assert [(rank["loss"], rank["images_per_second"]) for rank in record["ranks"]] == [(0.4, None), (0.4246, None)]
 
 
 class Full(io.StringIO):

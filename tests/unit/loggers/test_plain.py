@@ -5,7 +5,7 @@ import io
 import pytest
 from helpers.run_events import run_events, started
 
-from accel_train.events import UpdateDone
+from accel_train.events import Resumed, UpdateDone
 from accel_train.loggers.plain import PlainLogger, QuietLogger
 
 
@@ -20,10 +20,31 @@ def lines_of_run(logger_class: type[PlainLogger | QuietLogger] = PlainLogger) ->
 
 
 def test_epoch_is_one_line() -> None:
-    assert (
-        "epoch 1/2  train loss 0.4123  val loss 0.2780  val accuracy 0.9031  lr 0.05  2,912 images/s  21.0 s  best"
-        in lines_of_run()
-    )
+    results = "train loss 0.4123  val loss 0.2780  val accuracy 0.9031  lr 0.05  2,912 images/s  21.0 s  best"
+    assert f"epoch 1/2  {results}  0 s left" in lines_of_run()
+
+
+def test_lines_of_the_ranks_come_before_that_of_the_epoch() -> None:
+    lines = lines_of_run()
+    epoch = next(number for number, line in enumerate(lines) if line.startswith("epoch 2/2"))
+    assert lines[epoch - 2 : epoch] == [
+        "[rank 0/2 cpu] epoch 2/2  loss 0.2000 over 704 images  1,456 images/s  weights 8f3a19c2",
+        "[rank 1/2 cpu] epoch 2/2  loss 0.2123 over 704 images  1,456 images/s  weights 8f3a19c2",
+    ]
+    assert "[rank 1/2 cpu] gloo, host node1, process 4712, 1 thread" in lines
+
+
+def test_resumed_run_counts_its_time_from_the_start() -> None:
+    stream = io.StringIO()
+    now = 0.0
+    logger = PlainLogger(stream, clock=lambda: now)
+    for event in (started(updates_per_epoch=1000, total_updates=2000), Resumed(1, 500, 600.0)):
+        logger(event)
+    for update in range(501, 532):
+        now += 1.0
+        logger(UpdateDone(1, update))
+    assert "resumed at epoch 1 of 2, update 500" in stream.getvalue().splitlines()
+    assert stream.getvalue().endswith("64 images/s  11 min, 24 min left\n")
 
 
 def test_starts_with_banner_and_ends_with_next_command() -> None:
@@ -52,7 +73,7 @@ def test_writes_a_line_every_thirty_seconds() -> None:
         "update 60/2,000",
         "update 90/2,000",
     ]
-    assert stream.getvalue().endswith("4 %  64 images/s\n")
+    assert stream.getvalue().endswith("4 %  64 images/s  1 min 30 s, 32 min left\n")
 
 
 def test_forced_colors_do_not_reach_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +83,5 @@ def test_forced_colors_do_not_reach_a_file(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_quiet_prints_one_line_at_the_end() -> None:
     assert lines_of_run(QuietLogger) == [
-        "validation accuracy 0.9031, best 0.9031 in epoch 2, 2 epochs in 1:02 (all epochs done): runs/digits-1"
+        "validation accuracy 0.9031, best 0.9031 in epoch 2, 2 epochs in 1 min 2 s (all epochs done): runs/digits-1"
     ]

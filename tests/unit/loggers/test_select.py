@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,16 +10,16 @@ from pathlib import Path
 import pytest
 from helpers.run_events import STARTED, run_events, started
 
-from accel_train.events import Event, Resumed
+from accel_train.events import Event, Resumed, Stopped
 from accel_train.loggers import select
 from accel_train.loggers.plain import PlainLogger, QuietLogger
-from accel_train.loggers.select import LOGGERS, Logger, Row, console_logger, logged
+from accel_train.loggers.select import LOGGERS, Logger, Process, Row, console_logger, logged
 from accel_train.loggers.terminal import TerminalLogger
 
 
 @pytest.fixture(autouse=True)
 def _logging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "start_logging", lambda started, rank, level: None)  # which lasts beyond a test
+    monkeypatch.setattr(select, "start_logging", lambda started, rank: None)  # which lasts beyond a test
 
 
 def log_run(
@@ -66,26 +65,26 @@ def test_only_rank_0_writes_metrics_and_prints(tmp_path: Path, capsys: pytest.Ca
 def test_only_the_loggers_asked_for_are_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert log_run(tmp_path, only=("metrics.jsonl",)) == ["JsonLines"]
     assert capsys.readouterr() == ("", "")
-    assert len(kinds((tmp_path / "metrics.jsonl").read_text())) == 8
+    assert len(kinds((tmp_path / "metrics.jsonl").read_text())) == 10
 
 
 def test_run_record_is_written_only_to_an_empty_file(tmp_path: Path) -> None:
     log_run(tmp_path)
     metrics = tmp_path / "metrics.jsonl"
-    once = ["run", "progress", "progress", "epoch", "progress", "progress", "epoch", "end"]
+    once = ["run", *2 * ("progress", "progress", "epoch_by_rank", "epoch"), "end"]
     assert kinds(metrics.read_text()) == once
-    log_run(tmp_path, Resumed(44), *run_events()[-3:])
-    assert kinds(metrics.read_text()) == [*once, "epoch", "end"]
+    log_run(tmp_path, Resumed(2, 44, 60.0), *run_events()[-3:])
+    assert kinds(metrics.read_text()) == [*once, "epoch_by_rank", "epoch", "end"]
     metrics.write_text("")
     log_run(tmp_path)
     assert kinds(metrics.read_text()) == once
 
 
 def test_json_writes_records_to_stdout_and_lines_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log_run(tmp_path, Resumed(22), *run_events()[-3:], json=True)
+    log_run(tmp_path, Resumed(2, 22, 31.0), *run_events()[-3:], json=True)
     out, err = capsys.readouterr()
-    assert kinds(out) == ["run", "resumed", "epoch", "end"]
-    assert "resumed from update 22\n" in err
+    assert kinds(out) == ["run", "resumed", "epoch_by_rank", "epoch", "end"]
+    assert "resumed at epoch 2 of 2, update 22\n" in err
 
 
 def test_records_and_bar_never_share_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,28 +111,31 @@ def test_console_logger_suits_the_stream(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, term: str, quiet: bool, expected: type
 ) -> None:
     monkeypatch.setenv("TERM", term)
-    with console_logger(io.StringIO(), terminal, quiet) as logger:
+    with console_logger(io.StringIO(), terminal, Process(0, quiet=quiet)) as logger:
         assert isinstance(logger, expected)
 
 
 def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = io.StringIO()
-    with console_logger(stream, is_terminal=True, quiet=False) as logger:
+    with console_logger(stream, is_terminal=True, process=Process(0)) as logger:
         for event in run_events():
             logger(event)
     assert not set("\r\x1b") & set(stream.getvalue())
-    assert "updates        22 per epoch × 2 epochs = 44" in stream.getvalue().splitlines()
+    assert "run            runs/digits-1" in stream.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_quiet_keeps_log_lines_below_warnings_off_stderr(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: bool
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, False), (False, True), (True, False)])
+def test_command_reaches_the_line_of_a_stopped_run(
+    quiet: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    levels: list[int] = []
-    monkeypatch.setattr(select, "start_logging", lambda started, rank, level: levels.append(level))
-    log_run(tmp_path, rank=1, quiet=quiet)
-    assert levels == [logging.WARNING if quiet else logging.INFO]
+    monkeypatch.setenv("TERM", "xterm")
+    stream = io.StringIO()
+    with console_logger(stream, terminal, Process(0, quiet=quiet, command="accel_train train --epochs 2")) as logger:
+        for event in (STARTED, Stopped("SIGINT", 22, 130)):
+            logger(event)
+    line = "stopped by SIGINT after update 22 (saved); to resume: accel_train train --epochs 2"
+    assert line in stream.getvalue().splitlines()  # in one piece, also on a narrow terminal
 
 
 def test_new_logger_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

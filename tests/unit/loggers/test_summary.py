@@ -7,8 +7,7 @@ import pytest
 from helpers.run_events import ENDED, started
 from rich.console import Console
 
-from accel_train.events import Stopped
-from accel_train.loggers.summary import next_rows, print_summary, stopped_line
+from accel_train.loggers.summary import next_rows, print_summary
 
 
 def test_next_commands_are_quoted_and_offer_best_weights() -> None:
@@ -41,8 +40,3 @@ def test_command_stays_on_one_line_to_be_copied(monkeypatch: pytest.MonkeyPatch)
     assert command == f"next           accel_train evaluate '{'my runs/' * 6}'"
     assert "1.2 % of" in stream.getvalue()
     assert "all epochs done" in stream.getvalue()
-
-
-def test_stopped_run_tells_how_to_resume() -> None:
-    line = stopped_line(Stopped("SIGTERM", 30, 143))
-    assert line == "stopped by SIGTERM after update 30 (saved); run the same command again to resume"

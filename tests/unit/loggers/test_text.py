@@ -41,14 +41,41 @@ def test_printable_escapes_control_characters_and_line_breaks() -> None:
         (0.04, "0.0 s"),
         (12.34, "12.3 s"),
         (59.94, "59.9 s"),
-        (59.96, "1:00"),
-        (62, "1:02"),
-        (3599.6, "1:00:00"),
-        (3723, "1:02:03"),
+        (59.96, "1 min"),
+        (62, "1 min 2 s"),
+        (200, "3 min 20 s"),
+        (3540, "59 min"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h"),
+        (3723, "1 h 2 min"),
+        (7170, "2 h"),
+        (90_061, "25 h 1 min"),
     ],
 )
 def test_duration(seconds: float, expected: str) -> None:
     assert text.duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (200.4, "3 min 20 s"),
+        (599.4, "9 min 59 s"),
+        (599.6, "10 min"),
+        (1470, "24 min"),
+        (3585, "1 h"),
+        (3723, "1 h 2 min"),
+        (35_940, "9 h 59 min"),
+        (35_975, "10 h"),
+        (100_000, "28 h"),
+    ],
+)
+def test_rough_duration(seconds: float, expected: str) -> None:
+    assert text.rough_duration(seconds) == expected
+    assert len(expected) <= 10
 
 
 def test_numbers() -> None:
@@ -59,3 +86,11 @@ def test_numbers() -> None:
     assert text.loss(-123456.0) == "-1.23e+05"
     assert [text.learning_rate(lr) for lr in (0.1 + 0.2, 0.00049751, 5e-5)] == ["0.3", "0.0004975", "5e-05"]
     assert [text.speed(speed) for speed in (2912.4, 0.52, math.nan)] == ["2,912", "0.5", "–"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(5000.0, "5000"), (1e-5, "1e-05"), (1234567.5, "1234567.5"), (3, "3"), ((1.0, 2.5), "1,2.5"), ("1h", "1h")],
+)
+def test_option_value_is_as_a_user_writes_it(value: object, shown: str) -> None:
+    assert text.option_value(value) == shown

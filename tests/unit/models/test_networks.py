@@ -70,12 +70,12 @@ def test_wide_resnet_convolutions_are_initialized_as_in_he_et_al() -> None:
 
 
 @pytest.mark.parametrize(
-    ("depth", "advice"), [(15, "10 or 16"), (17, "16 or 22"), (3, "10"), (4, "10"), (9, "10"), (12, "10 or 16")]
+    ("depth", "nearest"), [(15, (10, 16)), (17, (16, 22)), (3, (10,)), (4, (10,)), (9, (10,)), (12, (10, 16))]
 )
-def test_wide_resnet_rejects_depth_between_blocks(depth: int, advice: str) -> None:
+def test_wide_resnet_rejects_depth_between_blocks(depth: int, nearest: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match=f"cannot be {depth} layers deep") as caught:
         wide_resnet(classes=10, channels=1, depth=depth, width=4)
-    assert caught.value.hint == f"use a depth of {advice}"
+    assert caught.value.hint == f"use {' or '.join(f'wide_resnet_{depth}_4' for depth in nearest)}"
 
 
 @pytest.mark.parametrize(("name", "depth", "width"), [("wide_resnet", 10, 10), ("wide_resnet_16_4", 16, 4)])

@@ -62,16 +62,31 @@ def test_extended_run_keeps_defaults_that_follow_from_its_epochs(tmp_path: Path)
     assert (config.epochs, config.log_every, config.global_batch_size) == (30, 7, 32)
     assert config.warmup_epochs == first.warmup_epochs < 1
     assert origins == {"epochs": "given"}
-    with pytest.raises(UserError, match=r"--warmup-epochs 1\.0 instead of 0\.6"):
-        _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {}, DATA, CONTENTS, RANK_0)
+    with pytest.raises(UserError, match=r"--warmup-epochs 1 instead of 0\.6"):
+        _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {"warmup_epochs": "flag"}, DATA, CONTENTS, RANK_0)
 
 
 def test_precision_of_another_launcher_makes_another_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     store(_resolve(TrainConfig(output=folder), {}, DATA, CONTENTS, RANK_0)[0], folder)
     fp32: Any = SimpleNamespace(precision="fp32", on_main=RANK_0.on_main)
-    with pytest.raises(UserError, match="--precision fp32 instead of bf16"):
+    with pytest.raises(UserError, match=r"--precision fp32 \(not given\) instead of bf16"):
         _resolve(TrainConfig(output=folder), {}, DATA, CONTENTS, fp32)
+
+
+def test_data_of_a_named_run_that_are_gone_are_called_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store(_resolve(TrainConfig(output=tmp_path / "run"), {}, DATA, CONTENTS, RANK_0)[0], tmp_path / "run")
+    text = (tmp_path / "run/config.yaml").read_text()
+    (tmp_path / "run/config.yaml").write_text(text.replace("data: digits", "data: gone/pics"))
+    with pytest.raises(UserError) as refused:
+        build.build_run(TrainConfig(resume="run"), {"resume": "flag"})
+    assert refused.value.message == (
+        "the data of --resume run cannot be opened: --data gone/pics: neither a known data set nor a folder"
+    )
+    assert refused.value.hint == "if they are elsewhere now, add --data with their place"
+    with pytest.raises(UserError, match=r"^--data gone/pics: neither"):
+        build.build_run(TrainConfig(resume="run", data="gone/pics"), {"resume": "flag", "data": "flag"})
 
 
 def test_model_that_does_not_fit_into_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,16 @@ from helpers.descriptions import CONTENTS, description
 
 from accel_train.checkpoints import store
 from accel_train.checkpoints.run_folder import config_text, write
-from accel_train.config.options import PLACEMENT, ResolvedConfig
+from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.errors import UserError
-from accel_train.run.resume_point import ResumePoint, decisive_values, differences, find_resume_point, same_run
+from accel_train.run.resume_point import (
+    ResumePoint,
+    decisive_values,
+    differences,
+    fill_from_run,
+    find_resume_point,
+    same_run,
+)
 
 CONFIG = ResolvedConfig(
     model="mlp",
@@ -33,10 +41,10 @@ def stored(**changed: Any) -> dict[str, Any]:
     return CONFIG.model_dump(mode="json") | FOUND | changed
 
 
-def make_run(folder: Path, *updates: int, finished: bool = False) -> Path:
+def make_run(folder: Path, *updates: int, finished: bool = False, **changed: Any) -> Path:
     """Make the folder of a run with these checkpoints."""
     folder.mkdir(parents=True)
-    write(folder, config_text(CONFIG.model_dump() | FOUND, {}, PLACEMENT), description(), None)
+    write(folder, config_text(CONFIG.model_dump() | FOUND | changed, {}, PLACEMENT), description(), None)
     for update in updates:
         store.commit(store.begin(folder / "checkpoints", update, "run"))
     if finished:
@@ -81,17 +89,28 @@ def test_run_with_other_placement_is_the_same(field: str, value: Any) -> None:
 def test_run_with_another_result_is_not_the_same(field: str, value: Any) -> None:
     changed = CONFIG.model_copy(update={field: value})
     was = stored()[field]
-    shown = "unset" if was is None else was
+    shown, now = "unset" if was is None else was, 9 if value == 9.0 else value
     assert differences(changed, stored()) == [(field, was, value)]
-    with pytest.raises(UserError) as refused:
-        same_run(changed, None, stored(), Path("runs/a"))
     option = "--" + field.replace("_", "-")
-    assert refused.value.message == f"runs/a holds a run of another configuration: {option} {value} instead of {shown}"
+    for given, words in (({field}, ""), (set(), " (not given)")):
+        with pytest.raises(UserError) as refused:
+            same_run(changed, None, stored(), Path("runs/a b"), given=given)
+        assert (refused.value.message, refused.value.hint) == (
+            f"runs/a b holds a run of another configuration: {option} {now}{words} instead of {shown}",
+            "`accel_train train --resume 'runs/a b'` continues that run; give another --output to start a new one",
+        )
 
 
 def test_all_differences_are_listed_in_order() -> None:
     changed = CONFIG.model_copy(update={"seed": 1, "lr": 0.2, "processes": 2})
     assert differences(changed, stored()) == [("lr", 0.1, 0.2), ("seed", 0, 1)]
+
+
+def test_defaults_that_follow_from_what_is_given_are_not_blamed() -> None:
+    changed = CONFIG.model_copy(update={"lr": 0.2, "lr_scaling": "linear", "lr_base_batch": 256})
+    with pytest.raises(UserError) as refused:
+        same_run(changed, None, stored(), Path("runs/a"), given={"lr", "epochs"})
+    assert refused.value.message == "runs/a holds a run of another configuration: --lr 0.2 instead of 0.1"
 
 
 def test_values_that_data_and_model_decided_are_kept() -> None:
@@ -253,3 +272,89 @@ def test_what_cannot_be_resumed_is_rejected() -> None:
     ):
         with pytest.raises(UserError, match=message):
             find(output, str(resume))
+
+
+def filled(**given: Any) -> tuple[TrainConfig, dict[str, str]]:
+    """Return the config and origins of a command line that has these options."""
+    return fill_from_run(TrainConfig(**given), dict.fromkeys(given, "flag"))
+
+
+def test_named_run_gives_the_values_that_are_not_given() -> None:
+    make_run(Path("run"), 3, seed=7, keep=5, data_dir="sets", milestones=[2.5], schedule="step", gamma=0.5)
+    config, origins = filled(resume="run", epochs=9, device="cpu", log_every=1)
+    assert (config.model, config.lr, config.seed, config.global_batch_size) == ("mlp", 0.1, 7, 16)
+    assert (config.keep, config.data_dir, config.milestones) == (5, Path("sets"), (2.5,))
+    assert (config.epochs, config.device, config.log_every, config.resume) == (9, "cpu", 1, "run")
+    assert {name: origins[name] for name in ("seed", "epochs", "device")} == {
+        **{"seed": "from the run", "epochs": "flag", "device": "flag"}
+    }
+
+
+def test_placement_is_not_taken_from_a_run() -> None:
+    folder = make_run(Path("run"), 3)
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(re.sub(r"^# (?=threads|processes|workers)", "", text, flags=re.M))
+    config, origins = filled(resume="run")
+    assert (config.processes, config.threads, config.workers) == (None, None, "auto")
+    assert not origins.keys() & (PLACEMENT - {"resume"})
+
+
+def test_checkpoint_of_a_run_gives_its_values() -> None:
+    make_run(Path("run"), 3, 6, seed=7)
+    assert filled(resume="run/checkpoints/update_000003")[0].seed == 7
+
+
+@pytest.mark.parametrize("resume", ["auto", "never"])
+def test_run_that_is_not_named_gives_no_values(resume: str) -> None:
+    make_run(Path("run"), 3, seed=7)
+    config, origins = filled(resume=resume, output=Path("run"))
+    assert (config.seed, origins) == (0, {"resume": "flag", "output": "flag"})
+
+
+@pytest.mark.parametrize(
+    ("given", "listed"),
+    [
+        ({"lr": 0.5}, "--lr 0.5 instead of 0.1"),
+        ({"seed": 1, "ema": 9.0}, "--ema 9 instead of unset, --seed 1 instead of 0"),
+        ({"batch_size": 4, "epochs": 9}, "--batch-size 4 instead of 8"),
+        ({"schedule": "step", "milestones": (1.0,)}, "--milestones 1 instead of unset, --schedule step instead of"),
+        ({"global_batch_size": 32}, "--global-batch-size 32 instead of 16"),
+        ({"exact": True}, "--exact True instead of False"),
+    ],
+)
+def test_value_given_beside_a_named_run_must_be_the_runs(given: dict[str, Any], listed: str) -> None:
+    make_run(Path("run"), 3)
+    with pytest.raises(UserError) as refused:
+        filled(resume="run", **given)
+    assert refused.value.message.startswith(f"run holds a run of another configuration: {listed}")
+    assert refused.value.hint == (
+        "`accel_train train --resume run` continues that run; leave out --resume to start a new one"
+    )
+
+
+def test_values_of_the_run_may_be_repeated() -> None:
+    make_run(Path("run"), 3)
+    given = {"lr": 0.1, "batch_size": 8, "warmup_epochs": 0.5, "precision": "fp32", "seed": 0, "image_size": 8}
+    config, origins = filled(resume="run", **given)
+    assert (config.lr, origins["lr"]) == (0.1, "flag")
+
+
+def test_batch_size_of_a_search_may_be_given_beside_its_run() -> None:
+    make_run(Path("run"), 3, auto_micro_batch=True, batch_size=2)
+    assert filled(resume="run", auto_micro_batch=True)[0].batch_size == 2
+
+
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_code_that_a_run_names_must_be_given(name: str) -> None:
+    make_run(Path("run"), 3, **{name: "mine:make"})
+    with pytest.raises(UserError) as refused:
+        filled(resume="run")
+    assert refused.value.message == f"run names code of its own: {name} mine:make"
+    assert refused.value.hint == f"if you know and trust it, add --{name} mine:make"
+    assert getattr(filled(resume="run", **{name: "mine:make"})[0], name) == "mine:make"
+
+
+def test_data_may_be_given_elsewhere() -> None:
+    make_run(Path("run"), 3, data="pics")
+    assert filled(resume="run")[0].data == "pics"
+    assert filled(resume="run", data="elsewhere/pics")[0].data == "elsewhere/pics"  # compared by content later

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from accel_train.errors import UserError
 from accel_train.run import rollback as module
 from accel_train.run.rollback import Rollback
 from accel_train.training.metrics import Sums
@@ -70,7 +69,7 @@ def test_fourth_rollback_to_the_same_checkpoint_is_refused(monkeypatch: pytest.M
     rolled = Rolled(monkeypatch, "update_000010")
     for update in (20, 30, 40):
         rolled.rollback(TrainingState(update=update, epochs=1), DIVERGED)
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(Diverged) as refused:
         rolled.rollback(TrainingState(update=50, epochs=1), DIVERGED)
     assert refused.value.message == "the loss of update 19 is not finite; 3 rollbacks to it did not help"
     assert refused.value.hint == "lower --lr"
@@ -80,6 +79,6 @@ def test_fourth_rollback_to_the_same_checkpoint_is_refused(monkeypatch: pytest.M
 
 def test_without_checkpoint_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     rolled = Rolled(monkeypatch, None)
-    with pytest.raises(UserError, match="not finite; nothing has been saved yet"):
+    with pytest.raises(Diverged, match="not finite; nothing has been saved yet"):
         rolled.rollback(TrainingState(update=5), DIVERGED)
     assert rolled.restored == []

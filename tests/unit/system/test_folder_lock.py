@@ -11,6 +11,17 @@ from accel_train.errors import UserError
 from accel_train.system.folder_lock import FolderLock
 
 
+def test_check_changes_nothing(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    lock.check()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".lock").write_text("process 1 on host a\n")
+    lock.check()
+    FolderLock(tmp_path / "new").check()
+    assert (tmp_path / ".lock").read_text() == "process 1 on host a\n"
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
 def test_file_system_without_locks_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

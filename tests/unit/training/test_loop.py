@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.ddp import DDP
-from accel_train.events import EpochEnd, Event, Progress, RunEnded, UpdateDone
+from accel_train.events import EpochByRank, EpochEnd, Event, Progress, RankEpoch, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.early_stopping import EarlyStopping
@@ -52,9 +52,10 @@ class Parts:
             ),
             "batch_norm": BatchNormBuffers(self.net),
             "validation": self.validation,
-            "nonfinite": SimpleNamespace(check=lambda update, lr: self.calls.append(f"check {update} {lr}")),
+            "nonfinite": SimpleNamespace(check=lambda update: self.calls.append(f"check {update}")),
             "early_stopping": EarlyStopping(target_accuracy, patience),
             "timing": self.timing,
+            "rank_report": self.report,
             "log_every": self.log_every,
         }
         return Training(**parts)
@@ -77,6 +78,12 @@ class Parts:
         for parameter in self.net.parameters():
             parameter.grad = torch.full_like(parameter, 3.0 + update)
 
+    def report(self, epoch: int, update: int, sums: Sums, images_per_second: float) -> EpochByRank:
+        loss, _, _, images = sums.since_load.tolist()
+        mean = loss / images if images else None
+        own = RankEpoch("cpu", mean, int(images), images_per_second, weights="0", sharded=False)
+        return EpochByRank(epoch, update, (own,))
+
     def validation(self, interrupted: Any) -> tuple[Means, Means | None] | None:
         self.calls.append("validation")
         self.net.eval()
@@ -98,7 +105,7 @@ def kinds(events: list[Event]) -> list[str]:
 def test_events_of_a_run_come_in_order() -> None:
     parts, state = Parts(0.5, 0.75), TrainingState()
     events = list(train(parts.training(), state, never))
-    epoch = ["UpdateDone", "Progress", "UpdateDone", "EpochEnd"]
+    epoch = ["UpdateDone", "Progress", "UpdateDone", "EpochByRank", "EpochEnd"]
     assert kinds(events) == [*epoch, *epoch, "RunEnded"]
     assert [event for event in events if isinstance(event, UpdateDone)] == [
         UpdateDone(1, 1),
@@ -107,8 +114,8 @@ def test_events_of_a_run_come_in_order() -> None:
         UpdateDone(2, 4),
     ]
     assert parts.calls == [
-        *("micro-batch 0.0", "finish 0", "micro-batch 1.0", "finish 1", "check 2 0.375", "check 2 0.375", "validation"),
-        *("micro-batch 2.0", "finish 2", "micro-batch 3.0", "finish 3", "check 4 0.125", "check 4 0.125", "validation"),
+        *("micro-batch 0.0", "finish 0", "micro-batch 1.0", "finish 1", "check 2", "check 2", "validation"),
+        *("micro-batch 2.0", "finish 2", "micro-batch 3.0", "finish 3", "check 4", "check 4", "validation"),
     ]
     first, second = (event for event in events if isinstance(event, EpochEnd))
     assert (first.train_loss, second.train_loss) == (1.5, 3.5)
@@ -134,15 +141,22 @@ def test_progress_describes_the_last_update() -> None:
 def test_resumes_in_mid_epoch() -> None:
     parts, state = Parts(0.75), TrainingState(update=3, epochs=1, best=epoch_end(1), last=epoch_end(1))
     events = list(train(parts.training(), state, never))
-    assert kinds(events) == ["Progress", "UpdateDone", "EpochEnd", "RunEnded"]
+    assert kinds(events) == ["Progress", "UpdateDone", "EpochByRank", "EpochEnd", "RunEnded"]
     assert parts.calls[0] == "micro-batch 3.0"
     assert not state.last.best  # the stored epoch was better
     assert events[-1].best_val_accuracy == epoch_end(1).val_accuracy
 
 
+def test_time_of_an_unfinished_epoch_is_counted() -> None:
+    state = TrainingState(seconds=100.0)
+    events = train(Parts(0.5, 0.75).training(), state, never)
+    next(event for event in events if isinstance(event, UpdateDone))
+    assert 100.0 < state.seconds < 110.0  # a run that is stopped here has taken that long
+
+
 def test_resumes_before_the_validation_of_an_interrupted_epoch() -> None:
     parts, state = Parts(0.75), TrainingState(update=4, epochs=1, best=epoch_end(1), last=epoch_end(1))
-    assert kinds(list(train(parts.training(), state, never))) == ["EpochEnd", "RunEnded"]
+    assert kinds(list(train(parts.training(), state, never))) == ["EpochByRank", "EpochEnd", "RunEnded"]
     assert state.last.train_loss is None  # the sums are stored elsewhere
 
 
@@ -183,7 +197,7 @@ def test_divergence_is_reported_after_the_progress_record() -> None:
     parts = Parts(0.5)
     training = parts.training()
 
-    def diverge(update: int, lr: float) -> None:
+    def diverge(update: int) -> None:
         raise Diverged("not finite", "lower --lr")
 
     training.nonfinite.check = diverge  # type: ignore[method-assign]

@@ -65,6 +65,18 @@ def test_batches_before_first_nonfinite_loss_are_counted(
     assert tuple(map(int, sums.take_finite())) == (1, 1)
 
 
+def test_sums_since_load_are_those_of_this_process() -> None:
+    sums, (rows, labels) = Sums(CPU), with_loss(0.0, 2)
+    sums.load([7.0, 1.0, 0.0, 100.0])
+    sums.add_batch(torch.tensor(0.5), rows, labels)
+    assert sums.since_load.tolist() == [1.0, 2.0, 0.0, 2.0]
+    assert sums.tensor.tolist() == [8.0, 3.0, 0.0, 102.0]
+    sums.clear()
+    assert sums.since_load.tolist() == sums.tensor.tolist() == [0.0] * 4
+    sums.add_batch(torch.tensor(0.25), rows, labels)
+    assert sums.since_load.tolist() == sums.tensor.tolist() == [0.5, 2.0, 0.0, 2.0]
+
+
 def test_means_equal_hand_computation() -> None:
     sums = Sums(CPU)
     rows = logits((7, 6, 5, 4, 3, 2, 1), (1, 2, 3, 4, 5, 6, 7), (7, 6, 5, 4, 3, 2, 1))

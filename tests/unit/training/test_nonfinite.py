@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from helpers.plans import small_plan
 from torch import nn
 
+from accel_train.config.lr_schedule import Schedule
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.training.metrics import Sums
 from accel_train.training.nonfinite import Diverged, NonfiniteCheck
@@ -21,12 +23,13 @@ def watch(norm: float = 3.0, losses: Sequence[float] = (), accumulate: int = 1) 
         parameter.grad = torch.full_like(parameter, gradient)
     for loss in losses:
         sums.add_batch(torch.tensor(loss, dtype=torch.float64), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
-    return module, NonfiniteCheck(module, DDP(), None, sums, accumulate)
+    plan = small_plan(accumulate=accumulate, learning_rate=Schedule("linear", peak=1.0, total_updates=16))
+    return module, NonfiniteCheck(module, DDP(), None, sums, plan, hint=lambda updates: f"after {updates} updates")
 
 
 def test_finite_losses_and_weights_pass() -> None:
     _, nonfinite = watch(losses=[1e300] * 3)
-    nonfinite.check(3, 0.1)
+    nonfinite.check(3)
 
 
 @pytest.mark.parametrize(("accumulate", "update"), [(1, 7), (2, 8), (3, 9)])
@@ -35,11 +38,13 @@ def test_first_nonfinite_loss_is_reported_with_current_state(loss: float, accumu
     _, nonfinite = watch(losses=(1.0, loss, 2.0, loss, 1.0, 2.0), accumulate=accumulate)
     last = 11 if accumulate == 1 else 10
     with pytest.raises(Diverged) as found:
-        nonfinite.check(last, 0.125)
+        nonfinite.check(last)
     assert found.value.message == (
-        f"the loss of update {update} is not finite: found after update {last}, learning rate 0.125, gradient norm 3"
+        f"the loss of update {update} is not finite (learning rate {1 - (update - 2) / 16:.4g}): "
+        f"found after update {last}, gradient norm 3"
     )
-    assert "--on-nan rollback" in found.value.hint
+    assert found.value.hint == f"after {update - 1} updates"
+    assert found.value.exit_code == 1
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -47,19 +52,23 @@ def test_nonfinite_weight_is_reported(value: float) -> None:
     module, nonfinite = watch()
     with torch.no_grad():
         module.bias.fill_(value)
-    with pytest.raises(Diverged, match="a weight after update 7 is not finite: found after update 7, "):
-        nonfinite.check(7, 0.1)
+    with pytest.raises(Diverged) as found:
+        nonfinite.check(7)
+    assert found.value.message == (
+        "a weight after update 7 is not finite (learning rate 0.625): found after update 7, gradient norm 3"
+    )
+    assert found.value.hint == "after 7 updates"
 
 
 def test_finite_weights_whose_squares_overflow_pass() -> None:
     module, nonfinite = watch()
     with torch.no_grad():
         module.weight.fill_(3e38)
-    nonfinite.check(1, 0.1)
+    nonfinite.check(1)
 
 
 def test_reported_loss_is_not_reported_again() -> None:
     _, nonfinite = watch(losses=[math.nan])
     with pytest.raises(Diverged):
-        nonfinite.check(1, 0.1)
-    nonfinite.check(1, 0.1)
+        nonfinite.check(1)
+    nonfinite.check(1)

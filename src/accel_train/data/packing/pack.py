@@ -31,6 +31,7 @@ from accel_train.data.sources.folder import Listing, list_folder
 from accel_train.data.sources.picture_files import FolderSource, read_window
 from accel_train.data.sources.split import path_hash
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 from accel_train.system.atomic_files import clean, write_file
 from accel_train.system.folder_lock import FolderLock
 from accel_train.system.regular_files import kind_of
@@ -81,7 +82,7 @@ def begin(source: Path, folder: Path, side: int) -> Packing:
     if not found:
         raise UserError(f"there is no folder {source}", "give one that holds CLASS/…, or train/CLASS/… and val/CLASS/…")
     if is_packed(source):
-        raise UserError(f"{source} is already packed", f"train on it with: accel_train train --data {source}")
+        raise UserError(f"{source} is already packed", f"train on it with: accel_train train --data {quoted(source)}")
     if folder.resolve().is_relative_to(source.resolve()):
         raise UserError(f"{folder} is inside {source}", "pack to a folder elsewhere")
     listing = list_folder(source)

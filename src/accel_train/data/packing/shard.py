@@ -26,6 +26,7 @@ from torch import Tensor
 
 from accel_train.data.packing.manifest import ShardChecksum
 from accel_train.errors import LocalError, UserError
+from accel_train.loggers.text import quantity
 
 _DTYPES = {
     "pixels": torch.uint8,
@@ -167,7 +168,7 @@ class MappedShards:
             except OSError as error:
                 raise LocalError(f"cannot read {file.path}: {error.strerror}", self._repair) from None
             if status.st_size != file.checksum.bytes:
-                sizes = f"{status.st_size:,} bytes instead of {file.checksum.bytes:,}"
+                sizes = f"{quantity(status.st_size, 'byte')} instead of {file.checksum.bytes:,}"
                 raise LocalError(f"{file.path} has {sizes}", self._repair)
             if status.st_mtime_ns != self._modified[number]:
                 self._mapped.pop(number, None)
@@ -222,7 +223,7 @@ def _problem(tensors: dict[str, Tensor], pictures: int, side: int) -> str | None
         if name not in tensors or tensors[name].dtype != dtype or tensors[name].ndim != 1:
             return f"{name} is not a list of {dtype}"
         if name != "pixels" and len(tensors[name]) != pictures:
-            return f"{len(tensors[name])} {name} of {pictures} pictures"
+            return f"{len(tensors[name])} {name} of {quantity(pictures, 'picture')}"
     offsets, heights, widths = (tensors[name].double() for name in ("offsets", "heights", "widths"))
     shorter = torch.minimum(heights, widths)
     wrong = (shorter < 1) | (shorter > side) | (offsets < 0) | (offsets + 3 * heights * widths > len(tensors["pixels"]))
@@ -230,4 +231,4 @@ def _problem(tensors: dict[str, Tensor], pictures: int, side: int) -> str | None
         return None
     first = int(wrong.nonzero()[0])
     place = f"{int(heights[first])} × {int(widths[first])} pixels at {int(offsets[first])}"
-    return f"picture {first} has {place}, of {len(tensors['pixels'])} bytes"
+    return f"picture {first} has {place}, of {quantity(len(tensors['pixels']), 'byte')}"

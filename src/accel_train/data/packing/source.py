@@ -23,6 +23,7 @@ from accel_train.data.sources.folder import Listing, folder_data
 from accel_train.data.sources.names import labels_of
 from accel_train.data.sources.split import refuse_val_fraction, split_ids
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,9 @@ def _shard_files(root: Path, manifest: Manifest, split: str) -> list[ShardFile]:
         except OSError:
             size = 0
         if size != checksum.bytes:
-            raise UserError(f"{path} has {size:,} bytes instead of {checksum.bytes:,}", _repair(root, manifest))
+            raise UserError(
+                f"{path} has {quantity(size, 'byte')} instead of {checksum.bytes:,}", _repair(root, manifest)
+            )
         pictures = min(left, manifest.pictures_per_shard)
         files.append(ShardFile(str(path), checksum, pictures, status.st_mtime_ns))
         left -= pictures
@@ -171,7 +174,8 @@ def _read_complete(root: Path) -> Manifest:
     shards = sum(-(-count // manifest.pictures_per_shard) for count in pictures)
     if shards != len(manifest.shards) or sum(pictures) > sum(checksum.bytes for checksum in manifest.shards.values()):
         raise UserError(
-            f"{root / MANIFEST} is damaged: {sum(pictures):,} pictures in {len(manifest.shards):,} shards",
+            f"{root / MANIFEST} is damaged: {quantity(sum(pictures), 'picture')} "
+            f"in {quantity(len(manifest.shards), 'shard')}",
             _repair(root, manifest),
         )
     return manifest

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 LABELS_HINT = "a label is the index of its class in `classes`"
 Ids = Sequence[int] | NDArray[np.int64]
@@ -99,7 +100,8 @@ def spread(source: Source, count: int | None) -> Source:
 def label_problem(labels_B: Tensor, ids: Ids, classes: int) -> str | None:
     """Return what is wrong with the labels of these images, or None."""
     if labels_B.shape != (len(ids),) or labels_B.dtype != torch.int64:
-        return f"the labels of {len(ids)} images are {labels_B.dtype} of shape {tuple(labels_B.shape)}, not int64"
+        shape = tuple(labels_B.shape)
+        return f"the labels of {quantity(len(ids), 'image')} are {labels_B.dtype} of shape {shape}, not int64"
     wrong_B = (labels_B < 0) | (labels_B >= classes)
     if not wrong_B.any():
         return None

@@ -11,6 +11,7 @@ from accel_train.data.sources.base import DataSet, Request
 from accel_train.data.sources.builtin import open_torchvision
 from accel_train.data.sources.memory import MemorySource, memory_data
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 _CLASSES = (
     "T-shirt/top",
@@ -46,7 +47,7 @@ def _read_split(folder: Path, split: str) -> MemorySource:
     )
     if len(images) != len(labels):
         raise UserError(
-            f"{folder} has {len(images):,} {split} images and {len(labels):,} labels",
+            f"{folder} has {quantity(len(images), f'{split} image')} and {quantity(len(labels), 'label')}",
             "fetch the four files again",
         )
     return MemorySource(_CLASSES, images[:, None], labels.long())

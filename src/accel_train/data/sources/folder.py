@@ -15,6 +15,7 @@ from accel_train.data.sources.names import labels_of
 from accel_train.data.sources.picture_files import FolderSource
 from accel_train.data.sources.split import refuse_val_fraction, split_ids
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 
 Source_co = TypeVar("Source_co", bound=Source, covariant=True)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -70,7 +71,7 @@ def list_folder(root: Path) -> Listing[FolderSource]:
     if not found and "val" not in splits:  # a test/ without classes, as competitions have it, cannot validate
         raise UserError(
             f"{root} has {splits['train']}/ but no val/",
-            f"add {root}/val, or split a part off with --data {train_root}",
+            f"add {root}/val, or split a part off with --data {quoted(train_root)}",
         )
     train = _own_classes(train_root, own)
     val = _known_classes(root / name, found, train.classes, str(train_root))
@@ -88,7 +89,7 @@ def open_folder_for_evaluation(root: Path, classes: tuple[str, ...], owner: str)
     name = _validation(lister, splits)
     if splits and not name:
         (train,) = splits.values()
-        raise UserError(f"{root} has {train}/ but no val/", f"add {root}/val, or give --data {root / train}")
+        raise UserError(f"{root} has {train}/ but no val/", f"add {root}/val, or give --data {quoted(root / train)}")
     found = lister.list_split(name)
     if "train" in splits and lister.met_links:
         lister.list_split(splits["train"])  # refuses links that lead there
@@ -114,7 +115,7 @@ def _own_classes(root: Path, found: Mapping[str, Pictures]) -> FolderSource:
     """
     if len(found) < 2:
         only = f"only the class folder {next(iter(found))}" if found else "no class folders"
-        deeper = f", or give --data {root / next(iter(found))} if its folders are the classes" if found else ""
+        deeper = f", or give --data {quoted(root / next(iter(found)))} if its folders are the classes" if found else ""
         hint = f"put the pictures into {root}/CLASS/, one folder for each class{deeper}"
         raise UserError(f"{root} holds {only}", hint)
     for name in (name for name, pictures in found.items() if not pictures.paths):

@@ -10,6 +10,7 @@ from pathlib import Path
 from accel_train.data.sources.entries import Entries, in_order, read_entries
 from accel_train.data.sources.names import SplitName, class_name, is_ours, refuse_alike, split_name
 from accel_train.errors import UserError
+from accel_train.loggers.text import quoted
 
 _MOST_NAMED = 5
 
@@ -183,5 +184,5 @@ def _refuse_splits(class_folder: str, folders: Iterable[str]) -> None:
     if splits := in_order(_of_several_kinds(folders)):
         raise UserError(
             f"{class_folder} holds {' and '.join(f'{name}/' for name in splits)}: splits below a class",
-            f"give --data {class_folder}, or put the splits above the classes: train/CLASS/… and val/CLASS/…",
+            f"give --data {quoted(class_folder)}, or put the splits above the classes: train/CLASS/… and val/CLASS/…",
         )

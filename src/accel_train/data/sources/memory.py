@@ -22,6 +22,7 @@ from accel_train.data.sources.base import (
 )
 from accel_train.distributed.replica_check import fingerprint
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def check_memory(source: MemorySource, split: str) -> None:
     if source.images_NCHW.ndim != 4 or len(source.images_NCHW) != len(source.labels_N):
         shape = " × ".join(map(str, source.images_NCHW.shape))
         raise UserError(
-            f"{split} has images of shape {shape} and {len(source.labels_N)} labels", "give N × C × H × W and N labels"
+            f"{split} has images of shape {shape} and {quantity(len(source.labels_N), 'label')}",
+            "give N × C × H × W and N labels",
         )
     if problem := label_problem(source.labels_N, range(len(source)), len(source.classes)):
         raise UserError(f"{split}: {problem}", LABELS_HINT)

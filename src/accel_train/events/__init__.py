@@ -4,69 +4,40 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
+from accel_train.events.records import (
+    DataRecord,
+    HardwareRecord,
+    ModelRecord,
+    PhaseTimes,
+    PlanRecord,
+    RankEpoch,
+    RankStart,
+)
 
-@dataclass(frozen=True, slots=True)
-class DataRecord:
-    """The images to train on and to validate on."""
-
-    data: str  # name, sizes and location of the data in one sentence
-    train_images: int
-    val_images: int
-    classes: int
-    contents: Mapping[str, Any]  # names of the classes; of each split its images, counts by class and fingerprint
-    augment: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
-    """The model, and how it fits the images."""
-
-    model: str
-    parameters: int
-    matches: tuple[str, ...]  # how images and model were adapted to each other, one sentence each
-
-
-@dataclass(frozen=True, slots=True)
-class HardwareRecord:
-    """The processes and what they run on."""
-
-    world_size: int
-    local_world_size: int  # processes on this machine
-    device_asked: str
-    device: str
-    backend: str | None  # None for a single process
-    strategy: str
-    precision: str
-    threads: int  # intra-op, per process
-    cores: int  # available to the processes of this machine
-    launched_by: str
-    environment: tuple[str, ...]  # variables that are obeyed, as NAME=value
-    identity: dict[str, str]  # what decides the last bits of a sum, besides the config
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRecord:
-    """Batches, updates, optimizer and learning rate."""
-
-    batch_size: int
-    accumulate: int
-    global_batch: int
-    epochs: int
-    updates_per_epoch: int
-    total_updates: int
-    images_dropped: int  # per epoch: its incomplete last batch
-    optimizer: str
-    optimizer_settings: Mapping[str, Any]  # keyword arguments other than learning rate and weight decay
-    base_lr: float
-    lr_scaling: str
-    lr_base_batch: int  # global batch that `base_lr` refers to; unused when `lr_scaling` is none
-    peak_lr: float
-    schedule: str
-    warmup_updates: int
-    warmup_from: float
-    seed: int
-    exact: bool
-    ema_half_life: float | None  # in images
+__all__ = [
+    "DataRecord",
+    "EpochByRank",
+    "EpochEnd",
+    "Evaluated",
+    "Event",
+    "HardwareRecord",
+    "ModelRecord",
+    "Notice",
+    "PhaseTimes",
+    "PlanRecord",
+    "Profiled",
+    "Progress",
+    "RankEpoch",
+    "RankStart",
+    "RanksStarted",
+    "Resumed",
+    "RunEnded",
+    "RunStarted",
+    "Saved",
+    "Stopped",
+    "UpdateDone",
+    "as_record",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +51,25 @@ class RunStarted:
     hardware: HardwareRecord
     plan: PlanRecord
     config: Mapping[str, Any]  # the resolved config as JSON values, by field
-    changed: tuple[str, ...]  # fields of the config that differ from their default
+    changed: tuple[str, ...]  # fields of the config that the user gave, or that differ from their default
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The run resumed from a checkpoint; comes right after RunStarted."""
+
+    kind: ClassVar[str] = "resumed"
+    epoch: int
+    update: int
+    seconds: float  # duration of the run until then, excluding the time between restarts
+
+
+@dataclass(frozen=True, slots=True)
+class RanksStarted:
+    """The processes of the run by rank, before the first update."""
+
+    kind: ClassVar[str] = "ranks"
+    ranks: tuple[RankStart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +99,16 @@ class Progress:
     local_loss: float  # mean over this process's images in this update
     gradient_norm: float  # of the gradient averaged over processes, before clipping
     local_ids_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochByRank:
+    """What each process has trained of an epoch, by rank; comes right before its EpochEnd."""
+
+    kind: ClassVar[str] = "epoch_by_rank"
+    epoch: int
+    update: int
+    ranks: tuple[RankEpoch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +157,6 @@ class RunEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """The run resumed from a checkpoint; comes before the first update."""
-
-    kind: ClassVar[str] = "resumed"
-    update: int
-
-
-@dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint is committed: the run can resume from it, whatever happens next."""
 
@@ -192,27 +183,6 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseTimes:
-    """Milliseconds per update of one process by phase; they add up to the whole update."""
-
-    data_wait: float
-    forward: float
-    backward: float
-    optimizer: float
-    communication: float  # waiting for other processes, without overlapping computation
-    other: float
-
-    @property
-    def total(self) -> float:
-        return self.data_wait + self.forward + self.backward + self.optimizer + self.communication + self.other
-
-    @property
-    def own(self) -> float:
-        """Time excluding communication, during which other processes may have waited for this one."""
-        return self.total - self.communication
-
-
-@dataclass(frozen=True, slots=True)
 class Profiled:
     """The profile of some updates."""
 
@@ -233,13 +203,27 @@ class Evaluated:
     weights: str
     data: str
     images: int
+    classes: int
     loss: float
     accuracy: float
     top5: float  # top-5 accuracy; 1 if there are at most five classes
-    notes: tuple[str, ...]  # messages about the data for the user
+    notes: tuple[str, ...]  # messages about weights and data for the user
 
 
-Event = RunStarted | Resumed | UpdateDone | Progress | EpochEnd | Saved | Notice | Stopped | Profiled | RunEnded
+Event = (
+    RunStarted
+    | Resumed
+    | RanksStarted
+    | UpdateDone
+    | Progress
+    | EpochByRank
+    | EpochEnd
+    | Saved
+    | Notice
+    | Stopped
+    | Profiled
+    | RunEnded
+)
 
 
 def as_record(event: Event | Evaluated) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""Notes that a run learns nothing, each with its figure and the options to try."""
+
+import math
+from functools import partial
+
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.options import ResolvedConfig
+from accel_train.config.plan import Plan
+from accel_train.data.contents import Contents
+from accel_train.data.sources.synthetic import is_synthetic
+from accel_train.events import EpochEnd
+from accel_train.loggers.text import accuracy, quantity
+from accel_train.run.remedies import (
+    MIN_UPDATES,
+    against_chance,
+    against_memorizing,
+    more_updates,
+)
+
+_FIRST_EPOCHS = 3
+"""Epochs before a run is expected to be better than chance; BatchNorm's running statistics take a while."""
+_FIRST_SHARE = 0.1  # of the epochs, if those have few updates
+_STANDARD_ERRORS = 2
+_MEMORIZED, _GAP = 0.95, 0.15
+"""Training accuracy, and how far validation is below it, in two successive epochs."""
+
+
+class LearningNotes:
+    """Watches the epochs of a run; each note is given once. All ranks see the same epochs, and note the same."""
+
+    def __init__(self, config: ResolvedConfig, plan: Plan, contents: Contents, last: EpochEnd | None) -> None:
+        """`last` is the last epoch of a run that is resumed."""
+        self._before = last
+        self._rules = [partial(memorized, config), partial(at_chance, config, plan, contents)]
+        if is_synthetic(config.data):  # nobody wants to learn those
+            self._rules.clear()
+
+    def after(self, epoch: EpochEnd) -> list[str]:
+        """Return the notes of an epoch: at most one, so that they do not contradict each other."""
+        before, self._before = self._before, epoch
+        for rule in self._rules:
+            if note := rule(before, epoch):
+                self._rules.remove(rule)
+                return [note]
+        return []
+
+
+def at_start(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
+    """Return the notes for the start of a run."""
+    return (*high_rate(config, plan), *few_updates(config, plan))
+
+
+def few_updates(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
+    """Return a note for the start of a run that makes too few updates to learn."""
+    if is_synthetic(config.data) or (options := more_updates(config, plan)) is None:
+        return ()
+    images = plan.updates_per_epoch * plan.global_batch + plan.images_dropped
+    if plan.total_updates < MIN_UPDATES:
+        figure = f"{quantity(plan.total_updates, 'update')} in {quantity(plan.epochs, 'epoch')}"
+    else:
+        figure = f"{quantity(plan.updates_per_epoch, 'update')} per epoch"
+    return (f"only {figure} (global batch {plan.global_batch:,} of {quantity(images, 'image')}): try {options}",)
+
+
+def high_rate(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
+    """Return a note for the start of a run whose learning rate is above the limit of the defaults."""
+    peak, limit = plan.learning_rate.peak, OPTIMIZERS[config.optimizer].rate(config.model).max_lr
+    if peak <= limit:
+        return ()
+    figure = f"the peak learning rate of {peak:.4g} is above {limit:g}"
+    lower = f"--lr {limit:g}" if config.lr_scaling == "none" else f"--max-lr {limit:g}"
+    return (f"{figure}, the limit for {config.model} with {config.optimizer}: it may diverge; try {lower}",)
+
+
+def at_chance(
+    config: ResolvedConfig, plan: Plan, contents: Contents, before: EpochEnd | None, epoch: EpochEnd
+) -> str | None:
+    """Return a note for a validation accuracy that always answering the largest class would reach too."""
+    val = contents.splits["val"]
+    share = max(val.counts) / val.images if val.counts else 1 / len(contents.classes)
+    found = max(epoch.val_accuracy, epoch.selection_accuracy)
+    margin = chance_margin(share, val.images if config.limit is None else min(config.limit, val.images))
+    if not _is_time(plan, epoch) or margin is None or found > share + margin:
+        return None
+    after = quantity(epoch.epoch, "epoch")
+    chance = f"the largest of {len(contents.classes):,} classes has {accuracy(share)}"
+    figure = f"validation accuracy {accuracy(found)} after {after} is chance ({chance})"
+    return f"{figure}: try {against_chance(config, plan)}"
+
+
+def chance_margin(share: float, images: int) -> float | None:
+    """Return how far above chance an accuracy may be by chance; None if the images are too few to tell."""
+    margin = _STANDARD_ERRORS * math.sqrt(share * (1 - share) / images)
+    return margin if margin < (1 - share) / 2 else None
+
+
+def memorized(config: ResolvedConfig, before: EpochEnd | None, epoch: EpochEnd) -> str | None:
+    """Return a note for a training accuracy far above that of validation, in two successive epochs."""
+    if before is None or not all(map(_is_memorized, (before, epoch))):
+        return None
+    figures = f"training accuracy {accuracy(epoch.train_accuracy)}, validation {accuracy(epoch.selection_accuracy)}"
+    after = quantity(epoch.epoch, "epoch")
+    return f"{figures} after {after}: the model memorizes the training images; try {against_memorizing(config)}"
+
+
+def _is_time(plan: Plan, epoch: EpochEnd) -> bool:
+    """Return whether a run should be better than chance: after three epochs, of few updates a tenth of all epochs."""
+    if epoch.epoch == plan.epochs:
+        return True
+    enough = epoch.update >= MIN_UPDATES or epoch.epoch >= _FIRST_SHARE * plan.epochs
+    return epoch.epoch >= _FIRST_EPOCHS and enough and epoch.update > plan.learning_rate.warmup_updates
+
+
+def _is_memorized(epoch: EpochEnd) -> bool:
+    trained = epoch.train_accuracy
+    return trained is not None and trained > _MEMORIZED and trained - epoch.selection_accuracy > _GAP

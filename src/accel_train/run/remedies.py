@@ -1,0 +1,119 @@
+"""What to try when a run diverges or learns nothing: options, with values that differ from the present ones."""
+
+import math
+
+from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.options import ResolvedConfig
+from accel_train.config.plan import Plan
+
+# Measured: the table is in benchmarks/defaults/.
+MIN_UPDATES = 200
+"""Updates of a run, below which few models learn."""
+MIN_UPDATES_PER_EPOCH = 5
+
+_MIN_BATCH_SIZE = 16  # for BatchNorm
+_TOO_LOW = 1 / 30  # of the default learning rate
+_LESS_AFTER_DIVERGENCE = 1 / 4  # of the learning rate that was too high
+_MORE_WEIGHT_DECAY = 4
+
+
+def after_divergence(config: ResolvedConfig, plan: Plan, updates: int) -> str:
+    """Return a hint for a loss or weight that was not finite; `updates` is the number of updates that led to it."""
+    if updates == 0:
+        weights = f" or the weights of --init-from {config.init_from}" if config.init_from else ""
+        return (
+            "no update was made before, so the learning rate is not the cause: "
+            f"look for NaN in the images{weights}, and for overflow in --model {config.model}"
+        )
+    rollback = "; --on-nan rollback skips the data since the last checkpoint" * (config.on_nan == "stop")
+    rate = plan.learning_rate
+    # It rises at most until warmup ends.
+    highest = max(rate(0), rate(min(updates - 1, rate.warmup_updates)))
+    if highest < _TOO_LOW * _default_lr(config):
+        return f"its learning rate was low: look for NaN in the images, or overflow in --model {config.model}{rollback}"
+    clip = " or --clip-norm 1" * (config.clip_norm is None)
+    return f"try {_peak(config, highest)}{clip} (learning rate so far at most {highest:.4g}){rollback}"
+
+
+def against_chance(config: ResolvedConfig, plan: Plan) -> str:
+    """Return the options for a run that learns nothing: a higher learning rate, more updates or a lower one."""
+    peak, usual = plan.learning_rate.peak, _default_lr(config)
+    if config.lr < _TOO_LOW * usual:
+        return f"--lr {usual:g} (now {config.lr:.4g})"
+    lower = f"{_peak(config, peak)} (peak now {peak:.4g})"
+    return lower if config.lr > usual else more_updates(config, plan) or lower
+
+
+def more_updates(config: ResolvedConfig, plan: Plan) -> str | None:
+    """Return options with which a run makes at least `MIN_UPDATES`, and an epoch `MIN_UPDATES_PER_EPOCH`.
+
+    None if it does, or cannot.
+    """
+    if plan.total_updates >= MIN_UPDATES and plan.updates_per_epoch >= MIN_UPDATES_PER_EPOCH:
+        return None
+    images = plan.updates_per_epoch * plan.global_batch + plan.images_dropped
+    per_epoch = {size: images // (size[0] * size[1] * plan.processes) for size in _batches(plan)}
+    in_epoch = [size for size, updates in per_epoch.items() if updates >= MIN_UPDATES_PER_EPOCH]
+    smaller = next((size for size in in_epoch if per_epoch[size] * plan.epochs >= MIN_UPDATES), None)
+    longer = in_epoch[0] if in_epoch else list(per_epoch)[-1]
+    options = [_batch_options(config, plan, *smaller)] if smaller else []
+    if not smaller or longer == (plan.batch_size, plan.accumulate):
+        epochs = max(plan.epochs, math.ceil(MIN_UPDATES / per_epoch[longer]))
+        more = [f"--epochs {epochs}"] * (epochs > plan.epochs)
+        options.append(" ".join([_batch_options(config, plan, *longer), *more]).strip())
+    return " or ".join(filter(None, options)) or None
+
+
+def against_memorizing(config: ResolvedConfig) -> str:
+    """Return the options of regularization that a run does not use yet."""
+    usual = OPTIMIZERS[config.optimizer].weight_decay
+    decay = _MORE_WEIGHT_DECAY * config.weight_decay or usual
+    options = {
+        "--augment standard": config.augment != "standard",
+        f"--weight-decay {decay:g} (now {config.weight_decay:g})": decay <= _MORE_WEIGHT_DECAY * usual,
+        "--label-smoothing 0.1": config.label_smoothing == 0,
+    }
+    more = "a larger --limit" if config.limit else "more images"
+    return " or ".join(filter(None, [", ".join(option for option, unused in options.items() if unused), more]))
+
+
+def lower_rate(rate: float) -> float:
+    """Return 1, 2 or 5 times a power of ten: at most a quarter of a learning rate."""
+    target = rate * _LESS_AFTER_DIVERGENCE
+    power = math.floor(math.log10(target))
+    digit = max(digit for digit in (1, 2, 5) if digit == 1 or float(f"{digit}e{power}") <= target)
+    return float(f"{digit}e{power}")
+
+
+def _peak(config: ResolvedConfig, too_high: float) -> str:
+    """Return the option that gives a lower peak, whatever the others are."""
+    peak = min(lower_rate(too_high), _default_lr(config))
+    return f"--lr {peak:g}" if config.lr_scaling == "none" else f"--max-lr {peak:g}"
+
+
+def _default_lr(config: ResolvedConfig) -> float:
+    return OPTIMIZERS[config.optimizer].rate(config.model).lr
+
+
+def _batches(plan: Plan) -> list[tuple[int, int]]:
+    """Return batch sizes with numbers of accumulations, the present ones first, then ever smaller ones."""
+    batch_size, accumulate = plan.batch_size, plan.accumulate
+    found = [(batch_size, accumulate)]
+    while accumulate > 1:
+        accumulate //= 2
+        found.append((batch_size, accumulate))
+    while batch_size > _MIN_BATCH_SIZE:
+        batch_size = max(batch_size // 2, _MIN_BATCH_SIZE)
+        found.append((batch_size, accumulate))
+    return found
+
+
+def _batch_options(config: ResolvedConfig, plan: Plan, batch_size: int, accumulate: int) -> str:
+    """Return the options of a batch that differ from the present ones; together with the others given, they fit."""
+    if (batch_size, accumulate) == (plan.batch_size, plan.accumulate):
+        return ""
+    own = f"--batch-size {batch_size}" * (batch_size != plan.batch_size or plan.processes > 1)
+    if config.global_batch_size is not None:
+        return f"--global-batch-size {batch_size * accumulate * plan.processes} {own}".strip()
+    own = f"--batch-size {batch_size}" * (batch_size != plan.batch_size)
+    return f"{own} {f'--accumulate {accumulate}' * (accumulate != plan.accumulate)}".strip()

@@ -1,0 +1,38 @@
+"""Reports what each process has trained of an epoch, and a hash of its weights: equal on replicas."""
+
+from dataclasses import dataclass
+
+from torch import nn
+from torch.distributed import ProcessGroup
+
+from accel_train.distributed import process_group
+from accel_train.distributed.replica_check import fingerprint
+from accel_train.distributed.strategies.base import Strategy
+from accel_train.events import EpochByRank, RankEpoch
+from accel_train.training.metrics import Sums, means
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """Makes the report of an epoch; once an epoch, it costs a fingerprint and an exchange of small values."""
+
+    group: ProcessGroup | None
+    strategy: Strategy
+    model: nn.Module
+    """Without wrappers."""
+    device: str
+
+    def __call__(self, epoch: int, update: int, sums: Sums, images_per_second: float) -> EpochByRank:
+        """Collective: return the report of an epoch that this process has trained at a speed, with these sums."""
+        own = sums.since_load
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        images = int(own[-1])
+        record = RankEpoch(
+            device=self.device,
+            loss=means(own).loss if images else None,
+            images=images,
+            images_per_second=images_per_second,
+            weights=f"{fingerprint(map(self.strategy.local, tensors)):016x}",
+            sharded=not all(map(self.strategy.is_replicated, tensors)),
+        )
+        return EpochByRank(epoch, update, process_group.exchange_records(self.group, record))

@@ -1,0 +1,64 @@
+"""A number that was written in another way leads to the one that was meant; others lead to the help."""
+
+import pytest
+
+from accel_train.config.fields import help_of
+from accel_train.config.load import make_config
+from accel_train.config.options import TrainConfig
+from accel_train.errors import UserError
+
+
+def hint(name: str, value: object) -> str:
+    with pytest.raises(UserError) as refused:
+        make_config(TrainConfig, {name: value}, {name: "flag"})
+    assert refused.value.message.startswith(f"--{name.replace('_', '-')} ")
+    return refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("lr", "0,05", "0.05"),
+        ("lr", "-0.1", "0.1"),
+        ("lr", "1e-3x", "0.001"),
+        ("batch_size", "1,024", "1024"),
+        ("batch_size", "64 images", "64"),
+        ("batch_size", "63.7", "64"),
+        ("batch_size", "-32", "32"),
+        ("epochs", "10epochs", "10"),
+        ("epochs", "1e2", "100"),
+        ("limit", "12k", "12000"),
+        ("image_size", "224px", "224"),
+        ("target_accuracy", "95", "0.95"),
+        ("target_accuracy", 95, "0.95"),
+        ("target_accuracy", "95 %", "0.95"),
+        ("target_accuracy", "0,95", "0.95"),
+        ("val_fraction", "20%", "0.2"),
+        ("label_smoothing", "10", "0.1"),
+    ],
+)
+def test_number_in_another_notation_is_understood(name: str, value: object, meant: str) -> None:
+    assert hint(name, value) == f"did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lr", "0"),
+        ("lr", "."),
+        ("lr", "fast"),
+        ("lr", "0.1.2"),
+        ("epochs", "0"),
+        ("epochs", ""),
+        ("epochs", "0.4"),
+        ("timeout", "5min"),
+        ("timeout", "2000000"),
+        ("label_smoothing", "200"),
+        ("val_fraction", "1"),
+        ("batch_size", "9" * 400),
+        ("batch_size", "1e400"),
+        ("batch_size", [8]),
+    ],
+)
+def test_what_cannot_be_guessed_is_answered_with_the_help(name: str, value: object) -> None:
+    assert hint(name, value) == f"--{name.replace('_', '-')}: {help_of(TrainConfig, name)}"

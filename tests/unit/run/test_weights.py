@@ -1,0 +1,85 @@
+"""A run that has not finished is evaluated with its best weights, and tells those who ask for others."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accel_train.errors import UserError
+from accel_train.run.weights import initial_weights, weights_to_evaluate
+
+LAST, BEST = "model.safetensors", "best.safetensors"
+NOTE = "has not finished: its best weights so far are evaluated"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("my run")
+    folder.mkdir()
+    return folder
+
+
+def write(folder: Path, *files: str, records: tuple[str, ...] | None = None) -> None:
+    for name in files:
+        (folder / name).touch()
+    if records is not None:
+        lines = (json.dumps({"kind": kind, "epoch": 1}) + "\n" for kind in records)
+        (folder / "metrics.jsonl").write_text("".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("files", "records", "asked", "chosen", "noted"),
+    [
+        ((LAST, BEST), ("run", "epoch", "end"), None, "last", False),
+        ((LAST, BEST), ("run", "epoch", "end"), "best", "best", False),
+        ((BEST,), ("run", "epoch"), None, "best", True),
+        ((BEST,), ("run", "epoch", "progress"), None, "best", True),
+        ((LAST, BEST), ("run", "epoch", "epoch"), None, "best", True),  # it finished, and was extended
+        ((LAST, BEST), ("run", "epoch", "epoch"), "last", "last", False),
+        ((LAST, BEST), None, None, "last", False),
+        ((LAST,), ("run", "epoch"), None, "last", False),
+    ],
+)
+def test_best_weights_stand_in_for_the_last_of_an_unfinished_run(
+    folder: Path,
+    files: tuple[str, ...],
+    records: tuple[str, ...] | None,
+    asked: str | None,
+    chosen: str,
+    noted: bool,
+) -> None:
+    write(folder, *files, records=records)
+    assert weights_to_evaluate(folder, asked) == (chosen, (f"my run {NOTE}",) * noted)
+
+
+@pytest.mark.parametrize("tail", ['{"kind": "ep', "[1]\n", "\xff\n", "\n\n"])
+def test_history_that_cannot_be_read_does_not_matter(folder: Path, tail: str) -> None:
+    write(folder, LAST, BEST)
+    (folder / "metrics.jsonl").write_text(tail, encoding="latin-1")
+    assert weights_to_evaluate(folder, None) == ("last", ())
+
+
+def test_weights_that_are_not_written_yet_are_refused_with_the_way_to_them(folder: Path) -> None:
+    with pytest.raises(UserError) as none:
+        weights_to_evaluate(folder, None)
+    assert none.value.message == "my run has no weights yet: it ended before its first epoch did"
+    assert none.value.hint == "resume it: accel_train train --resume 'my run'"
+    write(folder, BEST)
+    with pytest.raises(UserError) as last:
+        weights_to_evaluate(folder, "last")
+    assert last.value.message == "--weights last: my run has not finished, and has no model.safetensors"
+    assert last.value.hint == "add --weights best, or resume it: accel_train train --resume 'my run'"
+
+
+def test_initial_weights_are_those_of_a_finished_run_or_a_file(folder: Path) -> None:
+    write(folder, BEST, "any.pt")
+    with pytest.raises(UserError) as unfinished:
+        initial_weights(folder)
+    assert unfinished.value.message == "--init-from 'my run' has not finished, and has no model.safetensors"
+    assert unfinished.value.hint == "start from its best weights so far: --init-from 'my run/best.safetensors'"
+    write(folder, LAST)
+    assert initial_weights(folder) == folder / LAST
+    assert initial_weights(folder / "any.pt") == folder / "any.pt"
+    with pytest.raises(UserError, match="--init-from nowhere: there is no such file or folder"):
+        initial_weights(Path("nowhere"))
