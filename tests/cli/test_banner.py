@@ -60,6 +60,13 @@ def test_data_named_by_their_path_are_named_once(trained: Runner) -> None:
     assert "from two" not in ended.out
 
 
+def test_dry_run_prints_no_text_among_records(trained: Runner) -> None:
+    words = ("train", "--data", "two", *SMALL, "--dry-run")
+    ended = trained(*words, "--json")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == trained(*words).out
+
+
 def test_dry_run_tells_which_head_is_replaced(trained: Runner) -> None:
     ended = trained("train", "--data", "three", *SMALL, "--init-from", "run", "--dry-run")
     assert ended.code == 0, ended.err

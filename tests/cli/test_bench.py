@@ -29,7 +29,7 @@ REFUSED = {
     "--devices cpu,gpu": ("'gpu' is unknown", "cuda"),
     "--precisions fp8": ("'fp8' is unknown", "bf16"),
     "--updates 29": ("--updates 29", "30"),
-    "--against peers": ("--against peers: must be bare", "choose bare"),
+    "--against peers": ("--against peers: must be bare", "--against: bare: alternate with a bare loop on one batch"),
     "--png nowhere/f.png": ("--png nowhere/f.png",),
 }
 

@@ -51,6 +51,7 @@ READ_BY_TYPER = {
     "--bs 3": ("there is no option --bs", "did you mean --batch-size?"),
     "--learning-rate 0.1": ("there is no option --learning-rate", "did you mean --lr?"),
     "--lr-scheduler step": ("there is no option --lr-scheduler", "did you mean --schedule?"),
+    "--lr-max 0.1": ("there is no option --lr-max", "did you mean --max-lr?"),
     "--wd 0.1": ("there is no option --wd", "did you mean --weight-decay?"),
     "--gpus 2": ("there is no option --gpus", "did you mean --processes?"),
     "--num-workers 2": ("there is no option --num-workers", "did you mean --workers?"),
@@ -226,7 +227,7 @@ READ_BY_TORCH = {
     ),
     "--optimizer adamw --lr-scaling sqrt --batch-size 1400": (
         "the sqrt scaling rule cannot take adamw from 256 to 1400 images per update",
-        "use at most 1280 images per update, --max-lr 0.0085, or --lr-scaling none",
+        "use at most 1280 images per update, --max-lr 0.008, or --lr-scaling none",
     ),
     "--profile --epochs 1 --limit 64": (
         "--profile needs 20 updates, but the run has 8",

@@ -51,11 +51,13 @@ def test_accuracy_at_chance_is_noted_once(run: Runner, processes: int, flags: tu
 
     assert ended.code == 0, ended.err
     [note] = notes(ended)
-    assert re.fullmatch(
+    hint = re.fullmatch(
         r"validation accuracy 0\.\d{4} after 3 epochs is chance \(the largest of 10 classes has 0\.1031\): "
-        r"try --lr 0\.2 \(now 1e-07\)",
+        r"try --lr (\S+) \(peak now 1e-07\)",
         note,
     )
+    assert hint, note
+    assert float(hint[1]) == 0.005 * processes  # the usual peak of the global batch, rounded down
     assert ended.out.count(note) == 1
 
 
@@ -111,14 +113,16 @@ def test_divergence_ends_with_code_1_and_a_learning_rate(run: Runner, launcher: 
     ours = [line for line in ended.err.splitlines() if line.startswith(("error:", "hint:"))]
     assert len(ours) == 2, ended.err
     assert re.match(r"error: .* is not finite \(learning rate \S+\): found after update \d+, gradient norm ", ours[0])
-    assert re.match(r"hint: try --lr 0\.2 or --clip-norm 1 \(learning rate so far at most \d+(\.\d+)?\)", ours[1])
+    hint = re.match(r"hint: try --lr (\S+) \(learning rate so far at most \d+(\.\d+)?\)", ours[1])
+    assert hint, ours[1]
+    assert float(hint[1]) == 0.05 * processes  # the usual peak of the global batch
 
 
 def test_learning_rate_of_the_hint_does_not_diverge(run: Runner) -> None:
     scaled = (*DIVERGED[:-4], "--lr", "3000", "--lr-scaling", "linear", "--lr-base-batch", "64")
     ended = run("train", *scaled, "--output", "diverged")
     assert ended.code == 1
-    assert options(ended.err) == ["--max-lr", "0.2"]
+    assert options(ended.err) == ["--max-lr", "0.05"]
 
     assert run("train", *scaled, *options(ended.err), "--output", "learns").code == 0
 

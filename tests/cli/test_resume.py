@@ -107,7 +107,7 @@ def test_processes_that_cannot_share_the_batches_get_the_numbers_that_can(made: 
     assert ended.code == 2
     error, hint = ended.err.splitlines()
     assert error.startswith("error: 4 processes cannot share 2 micro-batches of 16")
-    assert hint == "hint: a resumed run keeps its batches; give --processes 1, 2"
+    assert hint == "hint: a resumed run keeps its batches; give --processes 1 or 2"
 
 
 @pytest.mark.parametrize(
@@ -156,3 +156,14 @@ def test_checkpoints_are_removed_once_the_weights_are_written(made: Runner) -> N
     assert {"model.safetensors", "best.safetensors"} <= set(succeeded(ended).split())
     assert "\nended          all epochs done\n" in succeeded(made("train", "--resume", "left"))
     assert [record["epochs"] for record in read_metrics(made.folder / "left", "end")] == [2]
+
+
+def test_command_of_an_interrupted_run_resumes_it_after_other_runs(run: Runner) -> None:
+    few = ("train", "--model", "mlp", "--limit", "64", "--batch-size", "16", "--device", "cpu")
+    succeeded(run(*few, "--epochs", "2"))
+    (run.folder / "runs/digits_mlp_001/model.safetensors").unlink()  # as if it had not finished
+    succeeded(run(*few, "--epochs", "1", "--lr", "0.01"))
+    assert "\nfiles          runs/digits_mlp_003\n" in succeeded(run(*few, "--epochs", "1"))  # it is longer: another
+    resumed = succeeded(run(*few, "--epochs", "3"))
+    assert "\nresumed at epoch 3 of 3, update 8\n" in resumed
+    assert "\nfiles          runs/digits_mlp_001\n" in resumed

@@ -70,7 +70,7 @@ def test_srun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[...,
         )
         for one in ended:
             assert one.code == 0, one.err
-            assert one.out.count("validation accuracy") == 1
+            assert one.out.count(", best ") == 1
     assert same_weights(run.folder, "own", *commands)
     assert {name: place(run.folder / name) for name in commands} == {
         **dict.fromkeys(commands, (2, "srun", 2, 1)),
@@ -151,7 +151,7 @@ def test_mpirun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[..
     with ThreadPoolExecutor(2) as pool:
         for one in pool.map(lambda name: start(*commands[name][0], name, **commands[name][1]), commands):
             assert one.code == 0, one.err
-            assert one.out.count("validation accuracy") == 1
+            assert one.out.count(", best ") == 1
     assert same_weights(run.folder, "own", *commands)
     assert {place(run.folder / name) for name in commands} == {(2, "mpirun", 2, 1)}
 

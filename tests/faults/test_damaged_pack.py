@@ -150,7 +150,7 @@ def describe(manifest: Path, shard: Path, pixels: int) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda record: record["shards"].pop(SHARD), "packed/pack.json is damaged: 80 pictures in 1 shards"),
+        (lambda record: record["shards"].pop(SHARD), "packed/pack.json is damaged: 80 pictures in 1 shard"),
         (
             lambda record: record["splits"].update(train=[10**12, 10**12]),
             "packed/pack.json is damaged: 2,000,000,000,016 pictures in 2 shards",

@@ -80,7 +80,7 @@ def test_number_of_processes_that_cannot_share_an_update_is_rejected(tmp_path: P
     program = finished(tmp_path, *words, "--processes", "2", code=2)
     error, hint = program.err.splitlines()
     assert error == "error: 2 processes cannot share 3 micro-batches of 2 (--global-batch-size 6)"
-    assert hint == "hint: use --batch-size 3, or 3 processes"
+    assert hint == "hint: a resumed run keeps its batches; give --processes 1 or 3"
 
 
 def test_time_limit_stops_a_run_that_resumes(tmp_path: Path) -> None:

@@ -127,12 +127,14 @@ def is_finished(folder: Path) -> bool:
     return (folder / WEIGHTS["last"]).is_file()
 
 
-def numbered(name: str) -> tuple[Path | None, Path]:
-    """Return the latest numbered folder of this name under runs/, if any, and the next free one."""
-    number = 1
-    while (folder := Path("runs") / f"{name}_{number:03d}").exists():
-        number += 1
-    return (Path("runs") / f"{name}_{number - 1:03d}" if number > 1 else None), folder
+def numbered(name: str) -> tuple[list[Path], Path]:
+    """Return the numbered folders of this name under runs/, the latest first, and the next free one."""
+    runs, numbers = Path("runs"), []
+    with suppress(OSError):  # there is none yet, or a run cannot write there either
+        matches = (re.fullmatch(rf"{re.escape(name)}_([0-9]{{3,}})", path.name) for path in runs.iterdir())
+        numbers = sorted((int(match[1]) for match in matches if match), reverse=True)
+    found = [runs / f"{name}_{number:03d}" for number in numbers]
+    return found, runs / f"{name}_{numbers[0] + 1 if numbers else 1:03d}"
 
 
 def _is_ours(name: str) -> bool:

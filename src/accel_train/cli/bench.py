@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 from accel_train.bench.results import Row, Setting
 from accel_train.cli.options import with_options
 from accel_train.config.fields import Augmentation, Config, Device, Precision, expand_home
-from accel_train.distributed.launcher import check_alone
+from accel_train.distributed.launcher import check_alone, runnable
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity, write_to_stderr
 from accel_train.system.signals import StopSignals
@@ -58,6 +58,7 @@ def bench(
 ) -> None:
     """Measure images/s, memory, start-up and time per phase by batch size, device and precision."""
     check_alone("bench")
+    runnable(config.processes)
     settings = _settings(config)
     if png:
         from accel_train.bench.plot import check_plot

@@ -8,7 +8,7 @@ from typing import TextIO
 from accel_train import __version__
 from accel_train.config.options import TrainConfig
 from accel_train.distributed.environment import launched_rank, started_by_us, world_size
-from accel_train.loggers.text import printable, quantity
+from accel_train.loggers.text import as_encoded, printable, quantity
 
 
 def print_first_line(doing: str, stream: TextIO) -> None:
@@ -18,6 +18,7 @@ def print_first_line(doing: str, stream: TextIO) -> None:
     line = f"accel_train {__version__}: {printable(doing)}; importing torch …"
     with suppress(OSError):  # its reader is gone, which the command finds out too
         if stream.isatty():
+            line = as_encoded(line, stream.encoding)
             line = textwrap.fill(line, os.get_terminal_size(stream.fileno()).columns or len(line))
         stream.write(line + "\n")
         stream.flush()

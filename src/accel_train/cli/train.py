@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -46,7 +46,7 @@ def train(
     if config.data == "fashion-mnist":
         fashion_mnist_files.read_ahead(config.data_dir)
     if print_config or dry_run:
-        _preview(config, origins, print_config)
+        _preview(config, origins, print_config, sys.stderr if json else sys.stdout)
         return
 
     with without_gc():
@@ -65,8 +65,8 @@ def train(
     raise typer.Exit(code)
 
 
-def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -> None:
-    """Print the resolved config, or all that a run would print before it trains, and write nothing."""
+def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool, stream: TextIO) -> None:
+    """Print the resolved config, or on a stream all that a run would print before it trains, and write nothing."""
     from accel_train.distributed.accelerator import stop
     from accel_train.loggers.banner import print_banner
     from accel_train.loggers.rows import RunConsole
@@ -83,8 +83,8 @@ def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool) -
             return
         start, notices = preview(run)
         if run.processes.is_main:
-            print_banner(RunConsole(highlight=False), run_started(run), verbose=True)
+            print_banner(RunConsole(file=stream, highlight=False), run_started(run), verbose=True)
             for line in (start, *(f"note: {notice}" for notice in notices)):
-                typer.echo(printable(line))
+                typer.echo(printable(line), stream)
     finally:
         stop()

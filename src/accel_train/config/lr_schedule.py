@@ -27,6 +27,11 @@ class Schedule:
             return self.warmup_from + (self.peak - self.warmup_from) * update / self.warmup_updates
         return self.peak * RULES[self.rule](self, update)
 
+    @property
+    def highest(self) -> float:
+        """The highest learning rate of all updates: that of the first, or the peak."""
+        return max(self(0), self.peak)
+
     def _progress(self, update: int) -> float:
         """Return the fraction of the updates after warmup that are done."""
         return (update - self.warmup_updates) / max(1, self.total_updates - self.warmup_updates)

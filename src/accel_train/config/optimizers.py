@@ -4,13 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from accel_train.config.lr_schedule import SCALINGS
+
+BASE_BATCH = 256
+"""Images per update that the default learning rates are for."""
+
 
 @dataclass(frozen=True)
 class Rate:
     """The default learning rate of a family of models."""
 
     lr: float
-    """Default of ``--lr``, at 256 images per update."""
+    """Default of ``--lr``, at `BASE_BATCH` images per update."""
     max_lr: float
     """Default of ``--max-lr``: above it the family is known to diverge, or to learn less."""
 
@@ -43,6 +48,11 @@ class OptimizerSpec:
         if model.endswith("_bn"):  # VGG with BatchNorm
             return self.rates[""]
         return next(rate for start, rate in self.rates.items() if model.startswith(start))
+
+    def usual_peak(self, model: str, global_batch: int) -> float:
+        """Return the peak learning rate of a model if nothing is asked for."""
+        rate = self.rate(model)
+        return min(rate.lr * SCALINGS[self.scaling](global_batch / BASE_BATCH), rate.max_lr)
 
 
 OPTIMIZERS: dict[str, OptimizerSpec] = {

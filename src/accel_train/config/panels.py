@@ -174,7 +174,7 @@ class LearningRate(Config):
     lr_scaling: Annotated[ScalingName | None, Everyday()] = None
     """How the learning rate scales with the global batch. Default: none if --lr is given, else by optimizer, such as
     linear for sgd and sqrt for adamw."""
-    lr_base_batch: PositiveInt | None = None
+    lr_base_batch: Annotated[int | None, Field(gt=0, le=1_000_000_000)] = None
     """Global batch that --lr refers to. Default: 256."""
     max_lr: PositiveFloat | None = None
     """Upper limit of the peak that scaling gives. Default: by model and optimizer; none with --lr or --lr-scaling."""

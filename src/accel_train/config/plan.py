@@ -157,6 +157,11 @@ def _learning_rate(config: ResolvedConfig, global_batch: int, updates_per_epoch:
             )
     ratio = global_batch / (config.lr_base_batch or global_batch)
     peak = min(config.lr * SCALINGS[config.lr_scaling](ratio), config.max_lr or math.inf)
+    if math.isinf(peak):
+        raise UserError(
+            f"--lr {config.lr:g} at {config.lr_base_batch} images per update is infinite at {global_batch}",
+            "use a lower --lr, or --lr-scaling none",
+        )
     # Goyal et al. 2017, §2.2: if scaling raised the learning rate, warmup starts from the unscaled one.
     warmup_from = config.lr if peak > config.lr else peak * _COLD_START
     return Schedule(
@@ -175,14 +180,14 @@ def _adam(config: ResolvedConfig, global_batch: int) -> tuple[tuple[float, float
     if not OPTIMIZERS[config.optimizer].scales_betas or config.lr_scaling != "sqrt":
         return _ADAM_BETAS, _ADAM_EPS
     base = config.lr_base_batch or global_batch
-    # A limit of the peak is one of the ratio: the rule holds for the batch that it stands for.
-    ratio = min(global_batch / base, (config.max_lr / config.lr) ** 2 if config.max_lr else math.inf)
+    # A limit above the base rate is one of the ratio: the rule holds for the batch that it stands for.
+    ratio = min(global_batch / base, max(1, (config.max_lr / config.lr) ** 2) if config.max_lr else math.inf)
     if ratio * (1 - _ADAM_BETAS[0]) > _MAX_ADAM_RATIO:
         largest = _MAX_ADAM_RATIO / (1 - _ADAM_BETAS[0])
+        limit = min(0.95 * config.lr * math.sqrt(largest), OPTIMIZERS[config.optimizer].rate(config.model).max_lr)
         raise UserError(
             f"the sqrt scaling rule cannot take {config.optimizer} from {base} to {global_batch} images per update",
-            f"use at most {round(base * largest)} images per update, "
-            f"--max-lr {0.95 * config.lr * math.sqrt(largest):.2g}, or --lr-scaling none",
+            f"use at most {round(base * largest)} images per update, --max-lr {limit:.2g}, or --lr-scaling none",
         )
     beta1, beta2 = (1 - ratio * (1 - beta) for beta in _ADAM_BETAS)
     return (beta1, beta2), _ADAM_EPS / math.sqrt(ratio)

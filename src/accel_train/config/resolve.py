@@ -3,13 +3,12 @@
 from typing import Any
 
 from accel_train.config.defaults import DATA_DEFAULTS, DataDefaults
-from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.optimizers import BASE_BATCH, OPTIMIZERS
 from accel_train.config.options import ResolvedConfig, TrainConfig
 
 _MIN_UPDATES_PER_EPOCH = 8  # small data sets get smaller batches
 _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
-_LR_BASE_BATCH = 256
 _GAMMA = 0.1
 
 
@@ -47,7 +46,7 @@ def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[st
         "weight_decay": (optimizer.weight_decay, for_optimizer),
     }
     if scaling != "none":
-        defaults["lr_base_batch"] = (_LR_BASE_BATCH, "default")
+        defaults["lr_base_batch"] = (BASE_BATCH, "default")
     if config.lr is None and config.lr_scaling is None:  # what is asked for is done as said
         defaults["max_lr"] = (rate.max_lr, for_model)
     if config.schedule == "step":

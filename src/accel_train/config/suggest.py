@@ -32,6 +32,7 @@ OPTIONS = {
     "j": "workers",
     "jobs": "workers",
     "learning-rate": "lr",
+    "lr-max": "max-lr",
     "lr-scheduler": "schedule",
     "lr-schedule": "schedule",
     "max-epochs": "epochs",

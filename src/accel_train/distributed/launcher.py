@@ -29,6 +29,7 @@ _LOOPBACK = "127.0.0.1"
 _PORT_OF_ACCELERATE = "29500"  # unless it was asked for another
 _SECONDS_AFTER_FAILURE = 10.0  # for the others once one has ended with an error or a signal
 _POLL_SECONDS = 0.05
+_FEW, _MOST_PER_CORE = 16, 4
 USERS_MISTAKE = UserError.exit_code
 """Exit code of a user's mistake."""
 _EXPLAINED = (0, 1, USERS_MISTAKE, *(reason.exit_code for reason in SIGNALS.values()))
@@ -52,13 +53,25 @@ def processes_to_start(asked: int | None) -> int:
             )
         return 1
     if not by_accelerate() or "MASTER_PORT" not in os.environ:
-        return asked or 1
+        return runnable(asked or 1)
     by_launcher = _processes_of_accelerate()
     if asked not in (None, by_launcher):
         raise UserError(
             f"--processes {asked}, but accelerate launch was asked for {by_launcher}", "leave one of the two out"
         )
-    return by_launcher
+    return runnable(by_launcher)
+
+
+def runnable(count: int) -> int:
+    """Return a number of processes that this machine can run: many more than it has cores would make it unusable."""
+    cores = available_cores()
+    most = max(_FEW, _MOST_PER_CORE * cores)
+    if count > most:
+        raise UserError(
+            f"{count} processes are too many for {quantity(cores, 'core')}: at most {most}",
+            f"use --processes {cores}, and --accumulate for a larger global batch",
+        )
+    return count
 
 
 def check_processes(asked: int | None) -> None:

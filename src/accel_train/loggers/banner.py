@@ -46,7 +46,7 @@ def banner_rows(started: RunStarted) -> list[Row]:
         ("data", _data(started.data)),
         ("model", f"{model.model}, {quantity(model.parameters, 'parameter')}, input {size} × {size}"),
         ("devices", _devices(hardware, with_threads="threads" in started.changed)),
-        *idle_cores(hardware, plan.exact),
+        *idle_cores(started),
         ("batch", batch(plan, hardware)),
         ("learning rate", f"{peak(plan)}, {plan.optimizer}, weight decay {config['weight_decay']:g}"),
         ("schedule", _schedule(plan, drops(config["milestones"], config["gamma"]))),

@@ -61,7 +61,7 @@ def full_rows(started: RunStarted) -> list[Row]:
         *(("", match) for match in model.matches),
         ("devices", _devices(hardware)),
         ("threads", f"{hardware.threads} per process, {quantity(hardware.cores, 'core')}"),
-        *idle_cores(hardware, plan.exact),
+        *idle_cores(started),
         *[("environment", ", ".join(hardware.environment))] * bool(hardware.environment),
         *[("identity", ", ".join(map(" ".join, hardware.identity.items())))] * plan.exact,
         ("strategy", hardware.strategy + (f" over {hardware.backend}" if hardware.backend else "")),
@@ -117,15 +117,15 @@ def _devices(hardware: HardwareRecord) -> str:
     return f"{processes} × {hardware.device} (asked: {hardware.device_asked}), started by {hardware.launched_by}"
 
 
-def idle_cores(hardware: HardwareRecord, exact: bool) -> list[Row]:
-    """Return how to use the cores that a run on CPUs leaves idle, if there are any."""
+def idle_cores(started: RunStarted) -> list[Row]:
+    """Return how to use the cores that a run on CPUs leaves idle, if there are any and --threads is not given."""
+    hardware = started.hardware
     share = hardware.cores // hardware.local_world_size
-    if not hardware.device.startswith("cpu") or hardware.threads >= share:
+    if not hardware.device.startswith("cpu") or hardware.threads >= share or "threads" in started.changed:
         return []
-    setting = f"--threads {share}" if exact else f"OMP_NUM_THREADS={share}"
-    rows = [("", f"idle cores: set {setting} to use them")]
-    if "accelerate" in hardware.launched_by and not exact:
-        rows.append(("", "(accelerate launch sets it to 1 if it is unset)"))
+    rows = [("", f"idle cores: set --threads {share} to use them")]
+    if "accelerate" in hardware.launched_by and not started.plan.exact:
+        rows.append(("", "(accelerate launch sets OMP_NUM_THREADS=1 if it is unset)"))
     return rows
 
 

@@ -6,7 +6,7 @@ import textwrap
 from rich.console import Console
 from rich.text import Text
 
-from accel_train.loggers.text import printable
+from accel_train.loggers.text import as_encoded, printable
 
 Row = tuple[str, str]
 """A label, empty if the text continues the row above, and a text."""
@@ -26,7 +26,7 @@ def print_rows(console: Console, rows: list[Row], wrap: bool = True) -> None:
     width = console.width if wrap and console.is_terminal else sys.maxsize
     for label, text in rows:
         lines = textwrap.fill(
-            label.ljust(_LABEL_WIDTH) + printable(text),
+            as_encoded(label.ljust(_LABEL_WIDTH) + printable(text), console.encoding),
             width,
             subsequent_indent=" " * _LABEL_WIDTH,
             break_long_words=False,

@@ -34,11 +34,13 @@ from accel_train.loggers.lines import GAP, rank_lines, resumed_line, stopped_lin
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.run_clock import RunClock
 from accel_train.loggers.summary import print_summary
-from accel_train.loggers.text import loss, printable, speed
+from accel_train.loggers.text import as_encoded, loss, printable, speed
 from accel_train.loggers.throughput import Throughput
 
 _SECONDS_BETWEEN_DRAWS = 0.2
 _MIN_BAR_WIDTH = 8
+_EMPTY = "bright_black"
+"""Colour of the part of the bar that is left, grey on light and dark terminals."""
 
 
 class TerminalLogger:
@@ -68,7 +70,7 @@ class TerminalLogger:
         self._columns: list[Column] = []
         self._bar = _Bar(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=None, style=_EMPTY),
             TextColumn("{task.fields[details]}", markup=False),
             console=console,
             auto_refresh=False,
@@ -180,7 +182,7 @@ class TerminalLogger:
         self._columns = []  # repeat the header of the epochs
 
     def _print(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style))
+        self._console.print(Text(as_encoded(text, self._console.encoding), style))
 
     def _stop(self, event: Stopped) -> None:
         self.close()

@@ -2,7 +2,6 @@
 
 import codecs
 import io
-import math
 import os
 import shlex
 import sys
@@ -43,6 +42,11 @@ def make_safe(stream: object) -> None:
     """Let a text stream replace our glyphs that it cannot encode by ASCII, and escape all others."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors=_HANDLER)
+
+
+def as_encoded(text: str, encoding: str) -> str:
+    """Return a text as a safe stream of an encoding shows it, such as ``->`` for ``→``: so its width is known."""
+    return text.encode(encoding, _HANDLER).decode(encoding)
 
 
 def printable(text: str) -> str:
@@ -116,8 +120,8 @@ def learning_rate(value: float) -> str:
 
 
 def speed(images_per_second: float) -> str:
-    """Return whole images per second, below 10 with one decimal; a dash for NaN, which means not measured."""
-    if math.isnan(images_per_second):
+    """Return whole images per second, below 10 with one decimal; a dash for 0 and NaN: none trained, none measured."""
+    if not images_per_second > 0:
         return "–"
     return f"{images_per_second:,.0f}" if images_per_second >= 10 else f"{images_per_second:.1f}"
 

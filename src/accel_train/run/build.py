@@ -167,16 +167,15 @@ def _resolve(
 
     def as_stored(stored: dict[str, Any]) -> ResolvedConfig:
         """Resolve for the epochs of the stored run: an extended run keeps the defaults that follow from them."""
-        changed = {"epochs": stored["epochs"]}
-        if asked.warmup_epochs is None:
-            changed["warmup_epochs"] = stored["warmup_epochs"]
-        return resolved(asked.model_copy(update=changed))[0]
+        kept = ["epochs", *["warmup_epochs"] * (asked.warmup_epochs is None)]
+        return resolved(asked.model_copy(update={name: stored[name] for name in kept}))[0]
 
     def is_this_run(point: ResumePoint) -> bool:
         assert point.stored
+        shorter = asked.epochs is not None and asked.epochs < point.stored["epochs"]
         here = is_path(asked.data) and Path(asked.data).absolute() == Path(point.stored["data"]).absolute()
         compare_data = not here and not has_same_data(point, contents)
-        return not differences(as_stored(point.stored), point.stored, compare_data=compare_data)
+        return not (shorter or differences(as_stored(point.stored), point.stored, compare_data=compare_data))
 
     new, new_origins = resolved(asked)
     name = f"{Path(asked.data).absolute().name}_{new.model}".replace(":", "_").replace(",", "_")
@@ -213,12 +212,13 @@ def _build_model(config: ResolvedConfig, data: DataSet, initial: Path | None) ->
         raise UserError(f"--model {config.model} does not fit into memory: {error}", SMALLER_MODEL) from None
     if initial is None:
         return built, ()
-    file, fresh = initial_weights(initial), frozenset[str]()
+    file, notes = initial_weights(initial)
+    fresh = frozenset[str]()
     if _trained_on_other_classes(file.parent, classes):  # the head is what changes with the number of classes
         larger = build(len(classes) + 1).module.state_dict()
         fresh = frozenset(name for name, t in built.module.state_dict().items() if t.shape != larger[name].shape)
     of_run = file.name in WEIGHTS.values() and (file.parent / DESCRIPTION).exists()
-    return built, load_initial(built.module, file, fresh, needs_checksum=of_run)
+    return built, (*notes, *load_initial(built.module, file, fresh, needs_checksum=of_run))
 
 
 def _trained_on_other_classes(run: Path, classes: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ import torch
 from accel_train.checkpoints import run_folder
 from accel_train.checkpoints.run_folder import Description
 from accel_train.config.defaults import DATA_DEFAULTS
+from accel_train.config.lr_schedule import SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import PLACEMENT, changed_fields
 from accel_train.data.sources.memory import in_memory
@@ -117,9 +118,11 @@ def _plan(run: Run) -> PlanRecord:
 
 def _cap(run: Run) -> str:
     """Return what limits the peak learning rate, if anything does."""
-    if run.config.max_lr is None or run.plan.learning_rate.peak < run.config.max_lr:
+    config = run.config
+    ratio = run.plan.global_batch / (config.lr_base_batch or run.plan.global_batch)
+    if config.max_lr is None or config.lr * SCALINGS[config.lr_scaling](ratio) <= config.max_lr:
         return ""
-    return f"for {run.config.model}" if run.origins.get("max_lr", "").startswith("default") else "by --max-lr"
+    return f"for {config.model}" if run.origins.get("max_lr", "").startswith("default") else "by --max-lr"
 
 
 def _hardware(run: Run) -> HardwareRecord:

@@ -14,6 +14,7 @@ from accel_train.run.remedies import (
     MIN_UPDATES,
     against_chance,
     against_memorizing,
+    lowered,
     more_updates,
 )
 
@@ -64,11 +65,11 @@ def few_updates(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
 
 def high_rate(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
     """Return a note for the start of a run whose learning rate is above the limit of the defaults."""
-    peak, limit = plan.learning_rate.peak, OPTIMIZERS[config.optimizer].rate(config.model).max_lr
-    if peak <= limit:
+    highest, limit = plan.learning_rate.highest, OPTIMIZERS[config.optimizer].rate(config.model).max_lr
+    if highest <= limit:
         return ()
-    figure = f"the peak learning rate of {peak:.4g} is above {limit:g}"
-    lower = f"--lr {limit:g}" if config.lr_scaling == "none" else f"--max-lr {limit:g}"
+    figure = f"the peak learning rate of {highest:.4g} is above {limit:g}"
+    lower = lowered(config, plan, limit)
     return (f"{figure}, the limit for {config.model} with {config.optimizer}: it may diverge; try {lower}",)
 
 

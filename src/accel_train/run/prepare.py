@@ -66,7 +66,7 @@ def plan_updates(
 def _with_hint(error: UserError, config: ResolvedConfig) -> UserError:
     """Return an error with the hint that a resumed run, which keeps its batches, needs."""
     micro_batches = (config.global_batch_size or config.batch_size) // config.batch_size
-    fitting = ", ".join(str(count) for count in range(1, micro_batches + 1) if micro_batches % count == 0)
+    fitting = " or ".join(str(count) for count in range(1, micro_batches + 1) if micro_batches % count == 0)
     return UserError(error.message, f"a resumed run keeps its batches; give --processes {fitting}")
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.optimizers import BASE_BATCH, OPTIMIZERS
 from accel_train.config.options import ResolvedConfig
 from accel_train.config.plan import Plan
 
@@ -12,8 +12,9 @@ MIN_UPDATES = 200
 MIN_UPDATES_PER_EPOCH = 5
 
 _MIN_BATCH_SIZE = 16  # for BatchNorm
-_TOO_LOW = 1 / 30  # of the default learning rate
+_TOO_LOW = 1 / 10  # of the usual peak
 _LESS_AFTER_DIVERGENCE = 1 / 4  # of the learning rate that was too high
+_MOST_FOR_CLIPPING = 10  # times the limit of the learning rate: above it, a run with clipped gradients learns nothing
 _MORE_WEIGHT_DECAY = 4
 
 
@@ -29,19 +30,20 @@ def after_divergence(config: ResolvedConfig, plan: Plan, updates: int) -> str:
     rate = plan.learning_rate
     # It rises at most until warmup ends.
     highest = max(rate(0), rate(min(updates - 1, rate.warmup_updates)))
-    if highest < _TOO_LOW * _default_lr(config):
+    if highest < _TOO_LOW * _usual_peak(config, plan):
         return f"its learning rate was low: look for NaN in the images, or overflow in --model {config.model}{rollback}"
-    clip = " or --clip-norm 1" * (config.clip_norm is None)
-    return f"try {_peak(config, highest)}{clip} (learning rate so far at most {highest:.4g}){rollback}"
+    clip = " or --clip-norm 1" * (config.clip_norm is None and highest <= _MOST_FOR_CLIPPING * _limit(config))
+    return f"try {_lower(config, plan, highest)}{clip} (learning rate so far at most {highest:.4g}){rollback}"
 
 
 def against_chance(config: ResolvedConfig, plan: Plan) -> str:
     """Return the options for a run that learns nothing: a higher learning rate, more updates or a lower one."""
-    peak, usual = plan.learning_rate.peak, _default_lr(config)
-    if config.lr < _TOO_LOW * usual:
-        return f"--lr {usual:g} (now {config.lr:.4g})"
-    lower = f"{_peak(config, peak)} (peak now {peak:.4g})"
-    return lower if config.lr > usual else more_updates(config, plan) or lower
+    highest = plan.learning_rate.highest
+    now = f"(peak now {highest:.4g})"
+    if highest < _TOO_LOW * _usual_peak(config, plan):
+        return f"{_higher(config, plan)} {now}"
+    lower = f"{_lower(config, plan, highest)} {now}"
+    return lower if highest > _limit(config) else more_updates(config, plan) or lower
 
 
 def more_updates(config: ResolvedConfig, plan: Plan) -> str | None:
@@ -77,22 +79,48 @@ def against_memorizing(config: ResolvedConfig) -> str:
     return " or ".join(filter(None, [", ".join(option for option, unused in options.items() if unused), more]))
 
 
-def lower_rate(rate: float) -> float:
-    """Return 1, 2 or 5 times a power of ten: at most a quarter of a learning rate."""
-    target = rate * _LESS_AFTER_DIVERGENCE
-    power = math.floor(math.log10(target))
-    digit = max(digit for digit in (1, 2, 5) if digit == 1 or float(f"{digit}e{power}") <= target)
+def lowered(config: ResolvedConfig, plan: Plan, to: float) -> str:
+    """Return the options with which no learning rate of a run is above `to`."""
+    options = {
+        "--lr" if config.lr_scaling == "none" else "--max-lr": plan.learning_rate.peak > to,
+        "--warmup-from": (config.warmup_from or 0) > to,
+    }
+    return " ".join(f"{option} {to:g}" for option, above in options.items() if above)
+
+
+def round_down(rate: float) -> float:
+    """Return the largest of 1, 2 or 5 times a power of ten that is no higher than a learning rate."""
+    power = math.floor(math.log10(rate))
+    digit = max(digit for digit in (1, 2, 5) if digit == 1 or float(f"{digit}e{power}") <= rate)
     return float(f"{digit}e{power}")
 
 
-def _peak(config: ResolvedConfig, too_high: float) -> str:
-    """Return the option that gives a lower peak, whatever the others are."""
-    peak = min(lower_rate(too_high), _default_lr(config))
-    return f"--lr {peak:g}" if config.lr_scaling == "none" else f"--max-lr {peak:g}"
+def _lower(config: ResolvedConfig, plan: Plan, too_high: float) -> str:
+    """Return the options for a run whose learning rate was too high: a lower one, at most the usual peak."""
+    return lowered(config, plan, round_down(min(too_high * _LESS_AFTER_DIVERGENCE, _usual_peak(config, plan))))
 
 
-def _default_lr(config: ResolvedConfig) -> float:
-    return OPTIMIZERS[config.optimizer].rate(config.model).lr
+def _higher(config: ResolvedConfig, plan: Plan) -> str:
+    """Return the options for a run whose learning rate is too low: those that lead to the usual peak."""
+    if config.lr_scaling == "none":
+        return f"--lr {round_down(_usual_peak(config, plan)):g}"
+    optimizer = OPTIMIZERS[config.optimizer]
+    rate = optimizer.rate(config.model)
+    options = {
+        f"--lr {rate.lr:g}": config.lr != rate.lr,
+        f"--lr-scaling {optimizer.scaling}": config.lr_scaling != optimizer.scaling,
+        f"--lr-base-batch {BASE_BATCH}": config.lr_base_batch != BASE_BATCH,
+        f"--max-lr {rate.max_lr:g}": config.max_lr != rate.max_lr,
+    }
+    return " ".join(option for option, differs in options.items() if differs)
+
+
+def _limit(config: ResolvedConfig) -> float:
+    return OPTIMIZERS[config.optimizer].rate(config.model).max_lr
+
+
+def _usual_peak(config: ResolvedConfig, plan: Plan) -> float:
+    return OPTIMIZERS[config.optimizer].usual_peak(config.model, plan.global_batch)
 
 
 def _batches(plan: Plan) -> list[tuple[int, int]]:

@@ -73,12 +73,11 @@ def find_resume_point(output: Path | None, resume: str, name: str, same: Callabl
     if resume not in _UNNAMED:
         return _named(Path(resume), output)
     if output is None:
-        latest, free = run_folder.numbered(name)
-        if resume == "auto" and latest and not run_folder.is_finished(latest):
-            point = _latest_in(latest)
-            if point.stored is not None and same(point):
-                return point
-        return ResumePoint(run_folder.check_destination(free))
+        folders, free = run_folder.numbered(name)
+        unfinished = [folder for folder in folders if resume == "auto" and not run_folder.is_finished(folder)]
+        points = (_latest_in(folder, may_be_damaged=folder != folders[0]) for folder in unfinished)
+        found = next((point for point in points if point.stored is not None and same(point)), None)
+        return found or ResumePoint(run_folder.check_destination(free))
     run_folder.check_destination(output)
     if resume == "auto":
         return _latest_in(output)
@@ -162,12 +161,17 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _latest_in(folder: Path) -> ResumePoint:
-    """Return the resume point of a run that has saved, else a new run's."""
+def _latest_in(folder: Path, *, may_be_damaged: bool = False) -> ResumePoint:
+    """Return the resume point of a run that has saved, else a new run's; also if its description is damaged and may."""
     checkpoints = folder / CHECKPOINTS
     if not run_folder.contains_run(folder) or not any(checkpoints.glob("update_*")):
         return ResumePoint(folder)
-    return _resuming(folder, folder, None)
+    try:
+        return _resuming(folder, folder, None)
+    except UserError:
+        if not may_be_damaged:
+            raise
+        return ResumePoint(folder)
 
 
 def _named(path: Path, output: Path | None) -> ResumePoint:

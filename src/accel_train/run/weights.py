@@ -32,12 +32,13 @@ def weights_to_evaluate(folder: Path, asked: str | None) -> tuple[str, tuple[str
             f"add --weights {written[0]}, or {resume}",
         )
     if asked or _has_finished(folder) or "best" not in written:
-        return asked or written[0], ()
+        chosen = asked or written[0]
+        return chosen, _older_notes(folder) if chosen == "last" else ()
     return "best", (f"{folder} has not finished: its best weights so far are evaluated",)
 
 
-def initial_weights(path: Path) -> Path:
-    """Return the file of a run's last weights, given its folder or that file.
+def initial_weights(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return the file of a run's last weights, given its folder or that file, and a note if the run has gone on since.
 
     Raises:
         UserError: there is none, or the run has not finished.
@@ -47,12 +48,20 @@ def initial_weights(path: Path) -> Path:
             f"--init-from {quoted(path)}: there is no such file or folder", "give a run folder or file of weights"
         )
     if not path.is_dir():
-        return path
+        return path, ()
     last, best = path / WEIGHTS["last"], path / WEIGHTS["best"]
     if best.exists() and not last.exists():
         hint = f"start from its best weights so far: --init-from {quoted(best)}"
         raise UserError(f"--init-from {quoted(path)} has not finished, and has no {last.name}", hint)
-    return last
+    return last, _older_notes(path)
+
+
+def _older_notes(folder: Path) -> tuple[str, ...]:
+    """Return a note if the last weights that a run has written are from before it was continued."""
+    last = folder / WEIGHTS["last"]
+    if not last.exists() or _has_finished(folder):
+        return ()
+    return (f"{folder} has not finished: {last.name} may be from before it was continued",)
 
 
 def _has_finished(folder: Path) -> bool:

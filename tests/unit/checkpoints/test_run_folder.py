@@ -53,12 +53,15 @@ def ordinary_user() -> Iterator[None]:
 
 def test_runs_are_numbered_without_creating_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert numbered("digits_cnn") == (None, Path("runs/digits_cnn_001"))
+    assert numbered("digits_cnn") == ([], Path("runs/digits_cnn_001"))
     assert not Path("runs").exists()
-    for number in ("001", "002", "004"):
-        make(Path(f"runs/digits_cnn_{number}"))
-    assert numbered("digits_cnn") == (Path("runs/digits_cnn_002"), Path("runs/digits_cnn_003"))
-    assert numbered("digits_mlp") == (None, Path("runs/digits_mlp_001"))
+    for other in ("digits_cnn_002", "digits_cnn_1004", "digits_cnn_004", "digits_cnn_12", "my_digits_cnn_007", "008"):
+        make(Path("runs", other))
+    found = [Path(f"runs/digits_cnn_{number}") for number in ("1004", "004", "002")]
+    assert numbered("digits_cnn") == (found, Path("runs/digits_cnn_1005"))
+    assert numbered("digits_mlp") == ([], Path("runs/digits_mlp_001"))
+    make(Path("runs/a[1]_cnn_001"))
+    assert numbered("a[1]_cnn") == ([Path("runs/a[1]_cnn_001")], Path("runs/a[1]_cnn_002"))
 
 
 @pytest.mark.parametrize("name", ["new", "new/and/deep", "empty"])

@@ -96,7 +96,7 @@ def test_sqrt_scaling_is_refused_beyond_its_limit() -> None:
     assert plan(40, **given).betas[0] == pytest.approx(0.5)
     message, hint = refusal(41, **given)
     assert message == "the sqrt scaling rule cannot take adamw from 256 to 1312 images per update"
-    assert hint == "use at most 1280 images per update, --max-lr 0.21, or --lr-scaling none"
+    assert hint == "use at most 1280 images per update, --max-lr 0.008, or --lr-scaling none"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,21 @@ def test_max_lr_limits_the_scaling_of_betas_too() -> None:
     assert beyond.learning_rate.peak == largest.learning_rate.peak == 0.2
     assert beyond.betas == pytest.approx(largest.betas, rel=1e-12)
     assert beyond.eps == pytest.approx(largest.eps, rel=1e-12)
+
+
+def test_max_lr_below_the_base_rate_leaves_betas_alone() -> None:
+    """There is no batch for which the rule would give so low a rate with betas that learn."""
+    given = {"optimizer": "adamw", "lr_scaling": "sqrt", "lr_base_batch": 256}
+    for max_lr in (0.01, 1e-14, 1e-300):
+        low = plan(16, max_lr=max_lr, **given)
+        assert low.learning_rate.peak == max_lr
+        assert (low.betas, low.eps) == ((0.9, 0.999), 1e-8)
+
+
+def test_infinite_learning_rate_is_refused() -> None:
+    message, hint = refusal(64, lr=1e308, lr_scaling="linear", lr_base_batch=256)
+    assert message == "--lr 1e+308 at 256 images per update is infinite at 2048"
+    assert hint == "use a lower --lr, or --lr-scaling none"
 
 
 def test_max_lr_that_is_not_reached_changes_nothing() -> None:

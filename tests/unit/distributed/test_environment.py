@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accel_train.distributed import launcher
 from accel_train.distributed.environment import (
     asked_threads,
     available_cores,
@@ -44,6 +45,18 @@ LAUNCHED = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
 @pytest.mark.parametrize(("asked", "count"), [(None, 1), (1, 1), (3, 3)])
 def test_without_launcher_the_option_decides(environment: Callable[..., None], asked: int | None, count: int) -> None:
     assert processes_to_start(asked) == count
+
+
+@pytest.mark.parametrize(("cores", "most"), [(2, 16), (8, 32)])
+def test_more_processes_than_a_machine_can_run_are_refused(
+    environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch, cores: int, most: int
+) -> None:
+    monkeypatch.setattr(launcher, "available_cores", lambda: cores)
+    assert processes_to_start(most) == most
+    with pytest.raises(UserError) as caught:
+        processes_to_start(most + 1)
+    assert caught.value.message == f"{most + 1} processes are too many for {cores} cores: at most {most}"
+    assert caught.value.hint == f"use --processes {cores}, and --accumulate for a larger global batch"
 
 
 @pytest.mark.parametrize("asked", [None, 2])

@@ -124,7 +124,7 @@ def test_every_option_given_is_shown() -> None:
 
 def test_idle_cores_stay_visible() -> None:
     rows = banner_rows(started(local_world_size=1, launched_by="torchrun"))
-    assert ("", "idle cores: set OMP_NUM_THREADS=8 to use them") in rows
+    assert ("", "idle cores: set --threads 8 to use them") in rows
 
 
 def test_shows_milestones_and_no_warmup() -> None:

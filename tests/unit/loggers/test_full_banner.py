@@ -117,13 +117,14 @@ def test_shows_identity_of_an_exact_run() -> None:
 @pytest.mark.parametrize(
     ("change", "hints"),
     [
-        ({}, ["set OMP_NUM_THREADS=4", "accelerate launch sets it to 1"]),
-        ({"launched_by": "torchrun"}, ["set OMP_NUM_THREADS=4"]),
-        ({"local_world_size": 1, "launched_by": "torchrun"}, ["set OMP_NUM_THREADS=8"]),
+        ({}, ["set --threads 4 to use them", "(accelerate launch sets OMP_NUM_THREADS=1 if it is unset)"]),
+        ({"launched_by": "torchrun"}, ["set --threads 4 to use them"]),
+        ({"local_world_size": 1, "launched_by": "torchrun"}, ["set --threads 8 to use them"]),
+        ({"config": {"threads": 1}}, []),  # as asked
         ({"threads": 4}, []),
         ({"cores": 2}, []),
         ({"device": "cuda"}, []),
-        ({"exact": True}, ["set --threads 4 to use them"]),  # OMP_NUM_THREADS has no effect then
+        ({"exact": True}, ["set --threads 4 to use them"]),
     ],
 )
 def test_reports_idle_cores_on_cpus(change: dict[str, Any], hints: list[str]) -> None:

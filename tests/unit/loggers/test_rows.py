@@ -37,6 +37,18 @@ def test_texts_are_wrapped_at_words_on_terminals(width: int) -> None:
     assert {line[14] for line in lines} == {" "}
 
 
+def test_lines_fit_after_glyphs_are_replaced() -> None:
+    for width in range(30, 60):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="accel_train.plain")
+        print_rows(
+            Console(file=stream, width=width, force_terminal=True, color_system=None), [("a", "b → … × 猫 " * 9)]
+        )
+        stream.flush()
+        lines = stream.buffer.getvalue().decode("ascii").splitlines()
+        assert max(map(len, lines)) <= width
+        assert "b -> ... x \\u732b" in " ".join(line[15:] for line in lines)
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_markup_and_control_characters_are_escaped(terminal: bool) -> None:
     banner = printed(banner_rows(started(run_folder="a[/x]b/[red]:cat:\x1b[1m\r")), terminal=terminal)

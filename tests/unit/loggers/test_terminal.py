@@ -163,6 +163,24 @@ def test_ascii_terminal_gets_replaced_glyphs() -> None:
     assert re.search(rb"0\.9031 +\* ", stream.buffer.getvalue())
 
 
+def test_lines_of_an_ascii_terminal_fit() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="accel_train.plain")
+    with console_logger(stream, is_terminal=True, process=Process(0)) as logger:
+        for event in (STARTED, Notice("→ " * 40)):
+            logger(event)
+    plain = re.sub(rb"\x1b\[[0-9;]*m", b"", stream.buffer.getvalue())
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_rest_of_the_bar_is_grey_on_light_and_dark_terminals() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system="256")
+    with TerminalLogger(console) as logger:
+        for event in (STARTED, RANKS, UpdateDone(1, 22)):
+            logger(event)
+    assert re.search(r"\x1b\[90m[╺━]+", stream.getvalue())
+
+
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = io.StringIO()

@@ -85,7 +85,7 @@ def test_numbers() -> None:
     assert text.loss(math.nan) == "nan"
     assert text.loss(-123456.0) == "-1.23e+05"
     assert [text.learning_rate(lr) for lr in (0.1 + 0.2, 0.00049751, 5e-5)] == ["0.3", "0.0004975", "5e-05"]
-    assert [text.speed(speed) for speed in (2912.4, 0.52, math.nan)] == ["2,912", "0.5", "–"]
+    assert [text.speed(speed) for speed in (2912.4, 0.52, 0.0, math.nan)] == ["2,912", "0.5", "–", "–"]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_margin_depends_on_the_number_of_images(share: float, images: int, margi
 def test_accuracy_at_chance_is_noted_with_a_learning_rate() -> None:
     assert at_chance(*planned(), EVEN, None, epoch(3, 0.1012)) == (
         "validation accuracy 0.1012 after 3 epochs is chance (the largest of 10 classes has 0.1000): "
-        "try --lr 0.1 (peak now 0.4)"
+        "try --lr 0.05 (peak now 0.4)"
     )
 
 
@@ -215,6 +215,11 @@ def test_run_that_learns_and_synthetic_images_are_not_noted() -> None:
         (
             {"optimizer": "adamw", "lr": 1},
             "the peak learning rate of 1 is above 0.008, the limit for cnn with adamw: it may diverge; try --lr 0.008",
+        ),
+        (
+            {"lr": None, "warmup_from": 500},
+            "the peak learning rate of 500 is above 0.1, the limit for cnn with sgd: it may diverge; "
+            "try --warmup-from 0.1",
         ),
         ({"lr": 0.1}, None),
         ({"lr": None, "batch_size": 4096}, None),

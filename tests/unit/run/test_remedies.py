@@ -5,18 +5,20 @@ from typing import Any
 
 import pytest
 
+from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan, make_plan
 from accel_train.config.resolve import resolve
 from accel_train.errors import UserError
+from accel_train.run.learning_notes import high_rate
 from accel_train.run.remedies import (
     MIN_UPDATES,
     MIN_UPDATES_PER_EPOCH,
     after_divergence,
     against_chance,
     against_memorizing,
-    lower_rate,
     more_updates,
+    round_down,
 )
 
 
@@ -29,19 +31,19 @@ def planned(images: int = 60_000, processes: int = 1, **given: Any) -> tuple[Res
 @pytest.mark.parametrize(
     ("rate", "expected"),
     [
-        (0.38, 0.05),
-        (0.2, 0.05),
-        (0.1, 0.02),
-        (1.6, 0.2),
-        (0.8, 0.2),
-        (4.0, 1.0),
-        (20.0, 5.0),
-        (1e-3, 2e-4),
-        (3e30, 5e29),
+        (0.095, 0.05),
+        (0.05, 0.05),
+        (0.025, 0.02),
+        (0.4, 0.2),
+        (0.2, 0.2),
+        (1.0, 1.0),
+        (5.9, 5.0),
+        (2.5e-4, 2e-4),
+        (7.5e29, 5e29),
     ],
 )
-def test_lower_rate_is_a_round_number_of_at_most_a_quarter(rate: float, expected: float) -> None:
-    assert lower_rate(rate) == expected
+def test_round_down_gives_a_round_number_that_is_no_higher(rate: float, expected: float) -> None:
+    assert round_down(rate) == expected
 
 
 ROLLBACK = "; --on-nan rollback skips the data since the last checkpoint"
@@ -51,18 +53,23 @@ ROLLBACK = "; --on-nan rollback skips the data since the last checkpoint"
     ("given", "updates", "hint"),
     [
         ({"lr": 0.4}, 100, "try --lr 0.01 or --clip-norm 1 (learning rate so far at most 0.04584)" + ROLLBACK),
-        ({"lr": 0.4}, 5000, "try --lr 0.1 or --clip-norm 1 (learning rate so far at most 0.4)" + ROLLBACK),
-        ({"lr": 0.4, "clip_norm": 2}, 5000, "try --lr 0.1 (learning rate so far at most 0.4)" + ROLLBACK),
-        ({"lr": 0.4, "on_nan": "rollback"}, 5000, "try --lr 0.1 or --clip-norm 1 (learning rate so far at most 0.4)"),
+        ({"lr": 0.4}, 5000, "try --lr 0.05 or --clip-norm 1 (learning rate so far at most 0.4)" + ROLLBACK),
+        ({"lr": 0.4, "clip_norm": 2}, 5000, "try --lr 0.05 (learning rate so far at most 0.4)" + ROLLBACK),
+        ({"lr": 0.4, "on_nan": "rollback"}, 5000, "try --lr 0.05 or --clip-norm 1 (learning rate so far at most 0.4)"),
         (
             {"lr": 1e30, "warmup_epochs": 0},
             1,
-            "try --lr 0.2 or --clip-norm 1 (learning rate so far at most 1e+30)" + ROLLBACK,
+            "try --lr 0.05 (learning rate so far at most 1e+30)" + ROLLBACK,
         ),
         (
             {"lr": 0.2, "lr_scaling": "linear", "batch_size": 1024, "warmup_epochs": 0},
             9,
-            "try --max-lr 0.2 or --clip-norm 1 (learning rate so far at most 0.8)" + ROLLBACK,
+            "try --max-lr 0.1 or --clip-norm 1 (learning rate so far at most 0.8)" + ROLLBACK,
+        ),
+        (
+            {"warmup_from": 500},
+            3,
+            "try --warmup-from 0.05 (learning rate so far at most 500)" + ROLLBACK,
         ),
         (
             {"lr": 1e-4, "model": "mlp"},
@@ -88,14 +95,28 @@ def test_first_update_is_not_blamed_on_the_learning_rate(weights: dict[str, str]
 @pytest.mark.parametrize(
     ("given", "option"),
     [
-        ({"lr": 0.8}, "--lr 0.2 (peak now 0.8)"),
+        ({"lr": 0.8}, "--lr 0.05 (peak now 0.8)"),
         ({"lr": 0.05}, "--lr 0.01 (peak now 0.05)"),
         ({"lr": 0.05, "batch_size": 8192}, "--batch-size 2048 or --epochs 29"),
-        ({"lr": 1e-5, "batch_size": 8192}, "--lr 0.2 (now 1e-05)"),
-        ({"lr": 0.8, "batch_size": 8192}, "--lr 0.2 (peak now 0.8)"),
-        ({"lr": 0.1, "lr_scaling": "linear", "batch_size": 8192}, "--batch-size 2048 or --epochs 29"),
-        ({"lr": 1e-5}, "--lr 0.2 (now 1e-05)"),
-        ({"lr": 1e-5, "lr_scaling": "linear"}, "--lr 0.2 (now 1e-05)"),
+        ({"lr": 1e-5, "batch_size": 8192}, "--lr 0.1 (peak now 1e-05)"),
+        ({"lr": 0.8, "batch_size": 8192}, "--lr 0.1 (peak now 0.8)"),
+        ({"lr": 0.1, "lr_scaling": "linear", "batch_size": 8192}, "--max-lr 0.1 (peak now 3.2)"),
+        ({"batch_size": 8192}, "--batch-size 2048 or --epochs 29"),
+        ({"lr": 1e-5}, "--lr 0.05 (peak now 1e-05)"),
+        ({"lr": 1e-5, "lr_scaling": "linear"}, "--lr 0.2 --max-lr 0.1 (peak now 2.5e-06)"),
+        ({"lr": 1e-5, "lr_scaling": "linear", "batch_size": 1024}, "--lr 0.2 --max-lr 0.1 (peak now 4e-05)"),
+        (
+            {"lr": 1e-3, "lr_scaling": "linear", "lr_base_batch": 99999},
+            "--lr 0.2 --lr-base-batch 256 --max-lr 0.1 (peak now 6.4e-07)",
+        ),
+        ({"lr_base_batch": 100_000}, "--lr-base-batch 256 (peak now 0.000128)"),
+        ({"max_lr": 1e-6}, "--max-lr 0.1 (peak now 1e-06)"),
+        ({"optimizer": "adamw", "max_lr": 1e-6}, "--max-lr 0.008 (peak now 1e-06)"),
+        (
+            {"optimizer": "adamw", "lr_scaling": "linear", "batch_size": 2},
+            "--lr-scaling sqrt --max-lr 0.008 (peak now 3.125e-05)",
+        ),
+        ({"warmup_from": 500}, "--warmup-from 0.05 (peak now 500)"),
         ({"lr": 0.2, "lr_scaling": "linear", "batch_size": 512}, "--max-lr 0.1 (peak now 0.4)"),
         ({"lr_scaling": "none", "lr": None}, "--lr 0.05 (peak now 0.2)"),
     ],
@@ -138,8 +159,7 @@ def test_options_for_more_updates(images: int, processes: int, given: dict[str, 
 def followed(given: dict[str, Any], options: str) -> dict[str, Any]:
     words = options.split()
     return given | {
-        name.removeprefix("--").replace("-", "_"): int(value)
-        for name, value in zip(words[::2], words[1::2], strict=True)
+        name.removeprefix("--").replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)
     }
 
 
@@ -184,3 +204,39 @@ def test_options_that_are_followed_give_enough_updates(seed: int) -> None:
 )
 def test_memorizing_is_met_by_what_is_not_used_yet(given: dict[str, Any], options: str) -> None:
     assert against_memorizing(planned(**given)[0]) == options
+
+
+RATES: dict[str, tuple[Any, ...]] = {
+    "optimizer": ("sgd", "adamw"),
+    "model": ("cnn", "resnet18", "vgg11", "wide_resnet_10_1"),
+    "batch_size": (2, 16, 100, 256, 1024, 5000),
+    "lr": (1e-9, 1e-4, 0.003, 0.05, 0.3, 50.0),
+    "lr_scaling": ("none", "linear", "sqrt"),
+    "lr_base_batch": (1, 64, 8192, 1_000_000_000),
+    "max_lr": (1e-9, 1e-4, 0.05, 50.0),
+    "warmup_from": (0.0, 1e-4, 0.05, 50.0),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_learning_rates_that_are_proposed_can_be_followed_and_have_no_note_against_them(seed: int) -> None:
+    draw, proposed = random.Random(seed), 0
+    for _ in range(3000):
+        names = draw.sample(sorted(RATES), draw.choice((1, 2, 3, 4, 5)))
+        given = {name: draw.choice(RATES[name]) for name in names}
+        try:
+            config, plan = planned(**given)
+        except UserError:  # of options that do not go together
+            continue
+        for hint in (against_chance(config, plan), after_divergence(config, plan, 5000).removeprefix("try ")):
+            options = hint.partition(" (")[0].partition(" or --clip")[0]
+            if "-lr" not in options and "--warmup-from" not in options:
+                continue
+            proposed += 1
+            after, new = planned(**followed(given, options))
+            before, now = plan.learning_rate, new.learning_rate
+            usual = OPTIMIZERS[after.optimizer].usual_peak(after.model, new.global_batch)
+            assert now != before, (given, hint)
+            assert now.peak <= before.peak or high_rate(after, new) == (), (given, hint)
+            assert now.highest < before.highest or now.peak >= usual / 2, (given, hint)
+    assert proposed > 1000

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,32 @@ def test_latest_run_is_resumed_if_unfinished_and_the_same(finished: bool, same: 
     found = find(None, resume, same)
     assert found.folder == Path(f"runs/digits_cnn_00{number}")
     assert (found.stored is not None) == (number == 1)
+
+
+def test_unfinished_run_is_resumed_after_other_runs() -> None:
+    """The command that an interrupted run has printed still resumes it."""
+    for number, (lr, finished) in enumerate([(1, False), (2, False), (1, False), (3, True), (2, False)], start=1):
+        make_run(Path(f"runs/digits_cnn_{number:03d}"), 3, finished=finished, lr=lr)
+
+    def resumed(lr: float) -> str:
+        def same(point: ResumePoint) -> bool:
+            return point.stored is not None and point.stored["lr"] == lr
+
+        return find_resume_point(None, "auto", "digits_cnn", same).folder.name
+
+    assert [resumed(lr) for lr in (1, 2, 3)] == ["digits_cnn_003", "digits_cnn_005", "digits_cnn_006"]
+    shutil.rmtree("runs/digits_cnn_001")
+    assert [resumed(lr) for lr in (1, 2, 3)] == ["digits_cnn_003", "digits_cnn_005", "digits_cnn_006"]
+
+
+def test_only_the_latest_run_must_be_readable() -> None:
+    make_run(Path("runs/digits_cnn_001"), 3)
+    damaged = make_run(Path("runs/digits_cnn_002"), 3) / "config.yaml"
+    damaged.write_text("lr: 0.1\nof_another_version: 1\n")
+    with pytest.raises(UserError, match=r"unknown key 'of_another_version' in runs/digits_cnn_002/config\.yaml"):
+        find()
+    make_run(Path("runs/digits_cnn_003"), 3, finished=True)
+    assert find().folder == Path("runs/digits_cnn_001")
 
 
 def test_named_run_or_checkpoint_is_resumed_also_elsewhere() -> None:

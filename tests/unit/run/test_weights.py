@@ -9,7 +9,8 @@ from accel_train.errors import UserError
 from accel_train.run.weights import initial_weights, weights_to_evaluate
 
 LAST, BEST = "model.safetensors", "best.safetensors"
-NOTE = "has not finished: its best weights so far are evaluated"
+NOTE = "my run has not finished: its best weights so far are evaluated"
+OLDER = "my run has not finished: model.safetensors may be from before it was continued"
 
 
 @pytest.fixture
@@ -29,16 +30,16 @@ def write(folder: Path, *files: str, records: tuple[str, ...] | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    ("files", "records", "asked", "chosen", "noted"),
+    ("files", "records", "asked", "chosen", "notes"),
     [
-        ((LAST, BEST), ("run", "epoch", "end"), None, "last", False),
-        ((LAST, BEST), ("run", "epoch", "end"), "best", "best", False),
-        ((BEST,), ("run", "epoch"), None, "best", True),
-        ((BEST,), ("run", "epoch", "progress"), None, "best", True),
-        ((LAST, BEST), ("run", "epoch", "epoch"), None, "best", True),  # it finished, and was extended
-        ((LAST, BEST), ("run", "epoch", "epoch"), "last", "last", False),
-        ((LAST, BEST), None, None, "last", False),
-        ((LAST,), ("run", "epoch"), None, "last", False),
+        ((LAST, BEST), ("run", "epoch", "end"), None, "last", ()),
+        ((LAST, BEST), ("run", "epoch", "end"), "best", "best", ()),
+        ((BEST,), ("run", "epoch"), None, "best", (NOTE,)),
+        ((BEST,), ("run", "epoch", "progress"), None, "best", (NOTE,)),
+        ((LAST, BEST), ("run", "epoch", "epoch"), None, "best", (NOTE,)),  # it finished, and was extended
+        ((LAST, BEST), ("run", "epoch", "epoch"), "last", "last", (OLDER,)),
+        ((LAST, BEST), None, None, "last", ()),
+        ((LAST,), ("run", "epoch"), None, "last", (OLDER,)),
     ],
 )
 def test_best_weights_stand_in_for_the_last_of_an_unfinished_run(
@@ -47,10 +48,10 @@ def test_best_weights_stand_in_for_the_last_of_an_unfinished_run(
     records: tuple[str, ...] | None,
     asked: str | None,
     chosen: str,
-    noted: bool,
+    notes: tuple[str, ...],
 ) -> None:
     write(folder, *files, records=records)
-    assert weights_to_evaluate(folder, asked) == (chosen, (f"my run {NOTE}",) * noted)
+    assert weights_to_evaluate(folder, asked) == (chosen, notes)
 
 
 @pytest.mark.parametrize("tail", ['{"kind": "ep', "[1]\n", "\xff\n", "\n\n"])
@@ -79,7 +80,9 @@ def test_initial_weights_are_those_of_a_finished_run_or_a_file(folder: Path) -> 
     assert unfinished.value.message == "--init-from 'my run' has not finished, and has no model.safetensors"
     assert unfinished.value.hint == "start from its best weights so far: --init-from 'my run/best.safetensors'"
     write(folder, LAST)
-    assert initial_weights(folder) == folder / LAST
-    assert initial_weights(folder / "any.pt") == folder / "any.pt"
+    assert initial_weights(folder) == (folder / LAST, ())
+    assert initial_weights(folder / "any.pt") == (folder / "any.pt", ())
+    write(folder, records=("run", "end", "epoch"))
+    assert initial_weights(folder) == (folder / LAST, (OLDER,))
     with pytest.raises(UserError, match="--init-from nowhere: there is no such file or folder"):
         initial_weights(Path("nowhere"))
