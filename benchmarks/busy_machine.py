@@ -1,6 +1,6 @@
 """Measures images/s beside busy loops, for several numbers of turns that OpenMP threads spin, alternating in one run.
 
-Each turn is a run of its own. 300000 turns are the default of libgomp, 20000 that of accel_train. Prints medians, and
+Each turn is a run of its own. 300000 turns are the default of libgomp, 3000 that of accel_train. Prints medians, and
 the median of the ratios to libgomp's default in the same round.
 
     python benchmarks/busy_machine.py --busy 0 1 2 --rounds 5
@@ -23,7 +23,7 @@ LIBGOMP = "300000"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--busy", type=int, nargs="+", default=[0, 1, 2], help="busy loops beside")
-    parser.add_argument("--spins", nargs="+", default=[LIBGOMP, "20000"], help="the first is what others relate to")
+    parser.add_argument("--spins", nargs="+", default=[LIBGOMP, "3000"], help="the first is what others relate to")
     parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count() or 1])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("options", nargs="*", help="of train, after --")

@@ -35,7 +35,7 @@ def test_openmp_threads_spin_for_a_limited_time(monkeypatch: pytest.MonkeyPatch)
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)
     limit_spinning()
-    assert os.environ["GOMP_SPINCOUNT"] == "20000"
+    assert os.environ["GOMP_SPINCOUNT"] == "3000"
 
 
 @pytest.mark.parametrize(("name", "value"), [("GOMP_SPINCOUNT", "0"), ("OMP_WAIT_POLICY", "active")])
