@@ -15,8 +15,8 @@ _SPINS = "3000"
 def limit_spinning() -> None:
     """Let OpenMP threads that wait for one another sleep sooner; before torch is imported, unless the user chose.
 
-    By default they spin for 300,000 turns, and if another program uses one of the CPUs, a spinning thread takes the time
-    of the one that it waits for. This many turns cost nothing on a quiet machine (see benchmarks/README.md).
+    By default they spin for 300,000 turns, and if another program uses one of the CPUs, a spinning thread takes the
+    time of the one that it waits for. This many turns cost nothing on a quiet machine (see benchmarks/README.md).
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = _SPINS
