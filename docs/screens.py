@@ -19,7 +19,7 @@ from rich.text import Text
 DOCS = Path(__file__).parent
 ROWS, SECONDS = 46, 180
 END = re.compile(r"\s*exit code (\d+)\s*$")
-MIDDLE = r"epoch ([4-9]|1\d)/\d+ .*images/s"
+MIDDLE = r"epoch ([4-9]|1\d)/\d+ .* left"
 THEMES = {"light": DEFAULT_TERMINAL_THEME, "dark": SVG_EXPORT_THEME}
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
