@@ -25,7 +25,7 @@ def print_first_line(doing: str, stream: TextIO) -> None:
 
 
 def training(config: TrainConfig, processes: int) -> str:
-    """Return what a run is doing, of which `processes` are about to be started."""
+    """Return what a run is doing; `processes` is the number that accel_train will start."""
     count = max(processes, world_size())
     several = f" with {quantity(count, 'process', 'processes')}" * (count > 1)
     folder = f" in {config.output}" * (config.output is not None)

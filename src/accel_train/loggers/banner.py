@@ -13,18 +13,8 @@ from accel_train.loggers.text import option_value, quantity
 
 IN_ROWS = {
     *("data", "image_size", "model", "augment", "output", "epochs", "batch_size", "accumulate", "global_batch_size"),
-    *(
-        "optimizer",
-        "weight_decay",
-        "lr",
-        "lr_scaling",
-        "lr_base_batch",
-        "max_lr",
-        "warmup_epochs",
-        "schedule",
-        "milestones",
-        "gamma",
-    ),
+    *("optimizer", "weight_decay", "lr", "lr_scaling", "lr_base_batch", "max_lr"),
+    *("warmup_epochs", "schedule", "milestones", "gamma"),
     *("device", "processes", "backend", "threads", "precision"),
 }
 """Fields of the config that the rows show; all others are options in the last one, if they are to be seen."""

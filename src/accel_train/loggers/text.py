@@ -97,7 +97,7 @@ def rough_duration(seconds: float) -> str:
 
 
 def _two_units(count: int, large: str, small: str) -> str:
-    """Return a number of small units, of which 60 are a large one."""
+    """Return a number of seconds or minutes as minutes and seconds, or hours and minutes."""
     larger, rest = divmod(count, 60)
     return f"{larger} {large} {rest} {small}" if rest else f"{larger} {large}"
 

@@ -53,7 +53,7 @@ def test_is_at_most_ten_lines_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     ("train", "text"),
     [
         ([5, 1200, 232], "3 classes of 5 to 1,200"),
-        ([5, 1200, 7], "3 classes"),  # of which --limit uses only some
+        ([5, 1200, 7], "3 classes"),  # --limit uses fewer images
         ([479, 479, 479], "3 classes"),
         (None, "3 classes"),
     ],
