@@ -93,9 +93,9 @@ def noise(images: int) -> Source:
 
 def read(source: Source, images: int) -> Reading:
     """Read at least `images` images, in as many epochs as needed."""
-    sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
+    sizes = LoaderSizes(batch_size=BATCH, replicas=1, workers=0, pin_memory=False)
     view = View(max(source.shape[1:]), random_crop=False)
-    loader, _ = train_loader(source, view, sizes, ImageOrder(0, len(source)), accumulate=1, epochs=1)
+    loader, _ = train_loader(source, view, sizes, ImageOrder(0, len(source)), blocks=[range(1)], epochs=1)
     reading = starting = 0.0
     count = starts = 0
     while count < images:

@@ -48,9 +48,9 @@ def torchvision(root: Path) -> Turn:
 
 def ours(data: DataSet) -> Turn:
     def turn(size: int, count: int, seed: int) -> tuple[float, ...]:
-        sizes = LoaderSizes(batch_size=BATCH, processes=1, workers=0, pin_memory=False)
+        sizes = LoaderSizes(batch_size=BATCH, replicas=1, workers=0, pin_memory=False)
         order, view = ImageOrder(seed, len(data.train)), View(size, random_crop=True)
-        loader, _ = train_loader(data.train, view, sizes, order, accumulate=1, epochs=1)
+        loader, _ = train_loader(data.train, view, sizes, order, blocks=[range(1)], epochs=1)
         read = batches(loader)
         augmentation = Augmentation(flip=True, random_crop=True)
         device = torch.device("cpu")

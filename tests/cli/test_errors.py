@@ -189,7 +189,7 @@ READ_BY_TORCH = {
     ),
     "--global-batch-size 128 --batch-size 64 --accumulate 3": (
         "--accumulate 3 × 1 process × --batch-size 64 is not --global-batch-size 128",
-        "leave out --accumulate: it follows from the others (2)",
+        "leave out --accumulate: it follows from the others (2 per process)",
     ),
     "--warmup-epochs 3 --epochs 3": (
         "--warmup-epochs 3 must be less than the 3 epochs of the run",
@@ -435,13 +435,13 @@ def test_started_program_prints_errors_and_exits_with_2(run: Runner) -> None:
 
 
 def test_several_processes_report_an_error_once(run: Runner) -> None:
-    ended = run("train", "--global-batch-size", "192", "--batch-size", "64", processes=2)
+    ended = run("train", "--global-batch-size", "64", "--batch-size", "64", processes=2)
 
     assert ended.code == 2
     assert_refused(
         ended,
-        "2 processes cannot share 3 micro-batches of 64 (--global-batch-size 192)",
-        "use --batch-size 48, or 3 processes",
+        "2 processes cannot share one micro-batch of 64 (--global-batch-size 64)",
+        "use --batch-size 32, or 1 process",
     )
     assert not (run.folder / "runs").exists()
 

@@ -107,7 +107,7 @@ def test_processes_that_cannot_share_the_batches_get_the_numbers_that_can(made: 
     assert ended.code == 2
     error, hint = ended.err.splitlines()
     assert error.startswith("error: 4 processes cannot share 2 micro-batches of 16")
-    assert hint == "hint: a resumed run keeps its batches; give --processes 1 or 2"
+    assert hint == "hint: a resumed run keeps its batches; give --processes 2 or fewer"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ processes = start(device="cpu", backend=None, precision=None, timeout=60, strate
 transform = ImageTransform(
     0, Augmentation(), 1, 8, mean=data.mean, std=data.std, dtype=torch.float32, device=processes.device
 )
-sizes = LoaderSizes(batch_size=4, processes=processes.count, workers=0, pin_memory=False)
+sizes = LoaderSizes(batch_size=4, replicas=processes.count, workers=0, pin_memory=False)
 loaders = [evaluation_loader(spread(data.val, int(count)), View(8, random_crop=False), sizes) for count in counts]
 optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
 model, _, *prepared = processes.strategy.prepare(processes.accelerator, module, optimizer, *loaders)

@@ -76,7 +76,14 @@ def on_one_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], 
 
 @pytest.mark.parametrize(
     ("micro_batches", "processes", "launcher"),
-    [(6, 2, "accelerate"), slow(6, 3, "torchrun"), slow(8, 2, "torchrun"), slow(8, 4, "accel_train")],
+    [
+        (6, 2, "accelerate"),
+        (8, 3, "accel_train"),
+        slow(6, 3, "torchrun"),
+        slow(6, 5, "accel_train"),
+        slow(8, 2, "torchrun"),
+        slow(8, 4, "accel_train"),
+    ],
 )
 def test_sixty_updates_are_bit_identical_on_several_processes(
     run: Runner,

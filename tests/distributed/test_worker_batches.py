@@ -21,17 +21,17 @@ from accel_train.data.worker_batches import Batch
 from accel_train.errors import LocalError
 from accel_train.system import shared_memory
 
-TWO_WORKERS = LoaderSizes(batch_size=4, processes=1, workers=2, pin_memory=False)
+TWO_WORKERS = LoaderSizes(batch_size=4, replicas=1, workers=2, pin_memory=False)
 VIEW = View(8, random_crop=True)
 
 
 def loader_of(source: Source, sizes: LoaderSizes = TWO_WORKERS, epochs: int = 9) -> DataLoader[Batch]:
-    return train_loader(source, VIEW, sizes, ImageOrder(3, len(source)), accumulate=1, epochs=epochs)[0]
+    return train_loader(source, VIEW, sizes, ImageOrder(3, len(source)), blocks=[range(1)], epochs=epochs)[0]
 
 
 def test_batch_is_untouched_while_it_and_the_next_are_held() -> None:
     """Accelerate holds the next batch while one is trained on; workers meanwhile prefetch as many as they may."""
-    one_worker = LoaderSizes(batch_size=2, processes=1, workers=1, pin_memory=False)
+    one_worker = LoaderSizes(batch_size=2, replicas=1, workers=1, pin_memory=False)
     for sizes in (one_worker, TWO_WORKERS):
         held = None
         for batch in batches(loader_of(EchoSource(11), sizes)):

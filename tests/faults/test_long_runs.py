@@ -77,10 +77,10 @@ def test_run_resumes_with_another_placement(tmp_path: Path) -> None:
 def test_number_of_processes_that_cannot_share_an_update_is_rejected(tmp_path: Path) -> None:
     words = ("--output", tmp_path / "run", *ENDLESS, "--batch-size", "2", "--global-batch-size", "6")
     killed_after(5, tmp_path, *words, "--save-every", "5updates")
-    program = finished(tmp_path, *words, "--processes", "2", code=2)
+    program = finished(tmp_path, *words, "--processes", "4", code=2)
     error, hint = program.err.splitlines()
-    assert error == "error: 2 processes cannot share 3 micro-batches of 2 (--global-batch-size 6)"
-    assert hint == "hint: a resumed run keeps its batches; give --processes 1 or 3"
+    assert error == "error: 4 processes cannot share 3 micro-batches of 2 (--global-batch-size 6)"
+    assert hint == "hint: a resumed run keeps its batches; give --processes 3 or fewer"
 
 
 def test_time_limit_stops_a_run_that_resumes(tmp_path: Path) -> None:

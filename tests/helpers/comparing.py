@@ -7,6 +7,8 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
+from accel_train.config.plan import divide
+
 
 def flags(options: dict[str, Any]) -> list[str]:
     return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -29,10 +31,19 @@ def logged(folder: Path, rank: int, name: str) -> list[str]:
     return re.findall(rf" {name} (\S+)", (folder / "log" / f"rank_{rank}.log").read_text())
 
 
-def losses(folder: Path, processes: int) -> list[float]:
-    """Return the loss of each update: the mean over processes, which have equally many images."""
+def losses(folder: Path, processes: int, micro_batches: int | None = None) -> list[float]:
+    """Return the loss of each update over all processes, which share its micro-batches as a plan divides them."""
     by_rank = [[float(x) for x in logged(folder, rank, "local_loss")] for rank in range(processes)]
-    return [sum(shares) / processes for shares in zip(*by_rank, strict=True)]
+    return mean_losses(by_rank, micro_batches)
+
+
+def mean_losses(by_rank: list[list[float]], micro_batches: int | None = None) -> list[float]:
+    """Return the mean of the losses of each update; ranks that carry more micro-batches weigh more."""
+    weights = [len(block) for block in divide(micro_batches or len(by_rank), len(by_rank))]
+    shares = [
+        sum(w * loss for w, loss in zip(weights, of_update, strict=True)) for of_update in zip(*by_rank, strict=True)
+    ]
+    return [share / sum(weights) for share in shares]
 
 
 def ids(folder: Path, processes: int) -> list[int]:

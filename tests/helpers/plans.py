@@ -9,7 +9,6 @@ from accel_train.config.plan import Plan
 _TWO_UPDATES = Plan(
     processes=1,
     batch_size=2,
-    accumulate=1,
     global_batch=2,
     epochs=2,
     updates_per_epoch=2,
@@ -22,5 +21,5 @@ _TWO_UPDATES = Plan(
 
 def small_plan(*, processes: int = 1, accumulate: int = 1, batch_size: int = 2, **changes: Any) -> Plan:
     """Return a plan of two epochs with two updates each, with a learning rate that falls linearly from 0.5."""
-    sizes = {"processes": processes, "accumulate": accumulate, "batch_size": batch_size}
-    return replace(_TWO_UPDATES, **sizes, global_batch=processes * accumulate * batch_size, **changes)
+    sizes = {"processes": processes, "batch_size": batch_size, "global_batch": processes * accumulate * batch_size}
+    return replace(_TWO_UPDATES, **sizes | changes)

@@ -59,6 +59,7 @@ STARTED = RunStarted(
     plan=PlanRecord(
         batch_size=32,
         accumulate=1,
+        stages=1,
         global_batch=64,
         epochs=2,
         updates_per_epoch=22,

@@ -9,7 +9,8 @@ from accel_train.events import PhaseTimes, Profiled, as_record
 RUN_KEYS = {
     *("kind", "run_folder", "data", "train_images", "val_images", "classes", "model", "parameters", "matches"),
     *("augment", "world_size", "local_world_size", "device_asked", "device", "backend", "strategy", "precision"),
-    *("threads", "cores", "launched_by", "batch_size", "accumulate", "global_batch", "epochs", "updates_per_epoch"),
+    *("threads", "cores", "launched_by", "batch_size", "accumulate", "stages", "global_batch", "epochs"),
+    "updates_per_epoch",
     *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling"),
     *("lr_base_batch", "lr_cap", "origin", "shape", "cache", "ignored_files"),
     *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config", "changed"),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Self
 
 from accel_train.config.lr_schedule import SCALINGS, Schedule
@@ -22,9 +23,7 @@ class Plan:
 
     processes: int
     batch_size: int
-    """Images per process per micro-batch."""
-    accumulate: int
-    """Micro-batches per process per update."""
+    """Images per micro-batch."""
     global_batch: int
     """Images per update, all processes."""
     epochs: int
@@ -34,6 +33,23 @@ class Plan:
     learning_rate: Schedule
     betas: tuple[float, float]
     eps: float
+    stages: int = 1
+    """Processes that share one replica of the model, each with a part of it."""
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of the model, which share the micro-batches of an update."""
+        return self.processes // self.stages
+
+    @property
+    def blocks(self) -> tuple[range, ...]:
+        """The indices of each replica's micro-batches in an update."""
+        return divide(self.micro_batches, self.replicas)
+
+    @property
+    def accumulate(self) -> int:
+        """Micro-batches per replica per update; if they cannot be divided equally, those of the first replica."""
+        return len(self.blocks[0])
 
     @property
     def total_updates(self) -> int:
@@ -46,10 +62,16 @@ class Plan:
         return self.global_batch // self.batch_size
 
     def with_batch_size(self, batch_size: int) -> Self:
-        """Return the plan with a batch size that divides each process's share of the global batch, which stays."""
-        accumulate, rest = divmod(self.global_batch, batch_size * self.processes)
-        assert rest == 0
-        return replace(self, batch_size=batch_size, accumulate=accumulate)
+        """Return the plan with a batch size that divides the global batch, which stays."""
+        assert self.global_batch % batch_size == 0
+        return replace(self, batch_size=batch_size)
+
+
+def divide(micro_batches: int, replicas: int) -> tuple[range, ...]:
+    """Return a block of consecutive micro-batches for each replica; the first ones carry one more if need be."""
+    each, more = divmod(micro_batches, replicas)
+    ends = accumulate((each + (replica < more) for replica in range(replicas)), initial=0)
+    return tuple(range(start, end) for start, end in pairwise(ends))
 
 
 def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_size: int | None = None) -> Plan:
@@ -58,17 +80,16 @@ def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_s
     Raises:
         UserError: the batch sizes do not fit each other, the processes or the data.
     """
-    accumulate = config.accumulate if batch_size is None else None
+    per_process = config.accumulate if batch_size is None else None
     batch_size = batch_size or config.batch_size
-    global_batch, accumulate = _batches(config.global_batch_size, batch_size, accumulate, processes)
+    global_batch = _global_batch(config.global_batch_size, batch_size, per_process, processes)
     updates_per_epoch, images_dropped = divmod(train_images, global_batch)
     if updates_per_epoch == 0:
-        raise UserError(*_too_large(config, global_batch, processes, accumulate, train_images))
+        raise UserError(*_too_large(config, global_batch, processes, per_process or 1, train_images))
     betas, eps = _adam(config, global_batch)
     return Plan(
         processes=processes,
         batch_size=batch_size,
-        accumulate=accumulate,
         global_batch=global_batch,
         epochs=config.epochs,
         updates_per_epoch=updates_per_epoch,
@@ -79,47 +100,39 @@ def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_s
     )
 
 
-def _batches(global_batch_size: int | None, batch_size: int, accumulate: int | None, processes: int) -> tuple[int, int]:
-    """Return images per update and micro-batches per process."""
+def _global_batch(global_batch_size: int | None, batch_size: int, per_process: int | None, processes: int) -> int:
+    """Return the images per update; `per_process` micro-batches are asked of each process, if that is not None."""
     if global_batch_size is None:
-        accumulate = accumulate or 1
-        return batch_size * processes * accumulate, accumulate
+        return batch_size * processes * (per_process or 1)
     micro_batches, rest = divmod(global_batch_size, batch_size)
     if rest or micro_batches == 0:
         raise UserError(
             f"--global-batch-size {global_batch_size} is not a multiple of --batch-size {batch_size}",
             f"choose a multiple, such as {max(1, round(global_batch_size / batch_size)) * batch_size}",
         )
-    per_process, rest = divmod(micro_batches, processes)
-    if rest:
+    if micro_batches < processes:
         shared = "one micro-batch" if micro_batches == 1 else f"{micro_batches:,} micro-batches"
         raise UserError(
             f"{processes} processes cannot share {shared} of {batch_size} (--global-batch-size {global_batch_size})",
             _sharing(global_batch_size, batch_size, processes, micro_batches),
         )
-    if accumulate not in (None, per_process):
+    if per_process not in (None, micro_batches / processes):
         raise UserError(
-            f"--accumulate {accumulate} × {processes} process{'es' * (processes > 1)} × --batch-size {batch_size} "
+            f"--accumulate {per_process} × {processes} process{'es' * (processes > 1)} × --batch-size {batch_size} "
             f"is not --global-batch-size {global_batch_size}",
-            f"leave out --accumulate: it follows from the others ({per_process})",
+            f"leave out --accumulate: it follows from the others ({micro_batches / processes:.3g} per process)",
         )
-    return global_batch_size, per_process
+    return global_batch_size
 
 
 def _sharing(global_batch: int, batch_size: int, processes: int, micro_batches: int) -> str:
-    """Return a hint with the closest batch size, and number of processes, that can be shared."""
-    share = max(1, global_batch // processes)
-    size = _closest_divisor(share, batch_size)
-    if 2 * size < batch_size:  # a global batch like 2 × 97 has no better one
-        share, size = max(1, round(share / batch_size)) * batch_size, batch_size
-    shared = f"--global-batch-size {share * processes} " * (share * processes != global_batch)
-    fitting = _closest_divisor(micro_batches, processes)
-    return f"use {shared}--batch-size {size}, or {fitting} {'process' if fitting == 1 else 'processes'}"
-
-
-def _closest_divisor(number: int, to: int) -> int:
-    divisors = (n for n in range(1, min(number, 2 * to, _MOST_TRIED) + 1) if number % n == 0)
-    return min(divisors, key=lambda n: abs(math.log(n / to)))
+    """Return a hint for fewer micro-batches than processes: a smaller batch size, or fewer processes."""
+    share = global_batch // processes
+    size = max((n for n in range(1, min(share, _MOST_TRIED) + 1) if global_batch % n == 0), default=0)
+    larger = ""
+    if 2 * size < max(1, share):  # a global batch like 2 × 97 has no better one
+        larger, size = f"--global-batch-size {processes * batch_size} ", batch_size
+    return f"use {larger}--batch-size {size}, or {micro_batches} process{'es' * (micro_batches > 1)}"
 
 
 def _too_large(

@@ -1,7 +1,7 @@
 """DataLoaders that read a whole batch at once."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,10 +75,13 @@ class LoaderSizes:
 
     batch_size: int
     """Images per process."""
-    processes: int
+    replicas: int
+    """Replicas of the model."""
     workers: int
     """Loader workers per process."""
     pin_memory: bool
+    stages: int = 1
+    """Processes per replica, which get the same images."""
 
 
 def choose_workers(asked: str, source: Source, *, cores: int, on_cpu: bool) -> int:
@@ -105,19 +108,20 @@ def train_loader(
     sizes: LoaderSizes,
     order: ImageOrder,
     *,
-    accumulate: int,
+    blocks: Sequence[range],
     epochs: int,
     per_read: int = 1,
 ) -> tuple[DataLoader[Batch], UpdateSampler]:
     """Return a loader of the micro-batches of all processes and epochs, for Accelerate to split, and its sampler.
 
-    Each item holds `per_read` micro-batches of every process.
+    `blocks` are the indices of each replica's micro-batches in an update. Each item holds `per_read` micro-batches of
+    every process.
     """
     sampler = UpdateSampler(
         order,
         batch_size=sizes.batch_size,
-        processes=sizes.processes,
-        accumulate=accumulate,
+        blocks=blocks,
+        stages=sizes.stages,
         epochs=epochs,
         per_read=per_read,
     )
@@ -126,7 +130,7 @@ def train_loader(
 
 def evaluation_loader(source: Source, view: View, sizes: LoaderSizes) -> DataLoader[Batch]:
     """Return a loader of the evaluation batches of all processes, for Accelerate to split."""
-    sampler = EvaluationSampler(len(source), batch_size=sizes.batch_size, processes=sizes.processes)
+    sampler = EvaluationSampler(len(source), batch_size=sizes.batch_size, replicas=sizes.replicas, stages=sizes.stages)
     return _loader(EvaluationReader(source, view), sampler, sizes)
 
 

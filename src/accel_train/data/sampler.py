@@ -5,7 +5,7 @@ for.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -34,33 +34,42 @@ class ImageOrder:
 class UpdateSampler:
     """Yields the sample indices of one read: the next micro-batches of process 0, then those of process 1, and so on.
 
-    Accelerate's `split_batches` cuts a read into one equal part per process. With A micro-batches per process and
-    update, micro-batch m of process p has the index p·A + m within its update. The incomplete last update of an
-    epoch's order is dropped.
+    Accelerate's `split_batches` cuts a read into one equal part per process. Micro-batch m of a replica of the model
+    is the m-th of its block of the update's micro-batches; all stages of a replica read the same. The incomplete last
+    update of an epoch's order is dropped.
 
-    One iteration covers all epochs, so that loader workers keep reading while an epoch is evaluated. If micro-batches
-    are missing from the last read, its last one is repeated; the training loop does not use the repeats.
+    One iteration covers all epochs, so that loader workers keep reading while an epoch is evaluated. The last
+    micro-batch is repeated for a replica that has fewer than others, and if some are missing from the last read; the
+    training loop does not use the repeats.
     """
 
     drop_last = True
 
     def __init__(
-        self, order: ImageOrder, *, batch_size: int, processes: int, accumulate: int, epochs: int, per_read: int = 1
+        self,
+        order: ImageOrder,
+        *,
+        batch_size: int,
+        blocks: Sequence[range],
+        stages: int = 1,
+        epochs: int,
+        per_read: int = 1,
     ) -> None:
-        """Make updates of `accumulate` micro-batches per process, and reads of up to `per_read` of them."""
-        self._update_shape = (processes, accumulate, batch_size)
+        """Make updates of a block of micro-batches per replica, and reads of up to `per_read` of each process."""
+        self._update_shape = (blocks[-1].stop, batch_size)
+        most = max(map(len, blocks))
+        self._reads = [[block[min(m, len(block) - 1)] for block in blocks for _ in range(stages)] for m in range(most)]
         self._epochs = epochs
         self._updates_per_epoch = order.images // math.prod(self._update_shape)
-        self._per_read = max(1, min(per_read, epochs * self._updates_per_epoch * accumulate))
+        self._per_read = max(1, min(per_read, epochs * self._updates_per_epoch * most))
         self.sampler = order
-        self.batch_size = processes * self._per_read * batch_size
+        self.batch_size = len(blocks) * stages * self._per_read * batch_size
         self.first_update = 0
         """Where the next iteration starts, counted from the start of the run; set it to resume a run."""
 
     def __len__(self) -> int:
-        _, accumulate, _ = self._update_shape
         updates = self._epochs * self._updates_per_epoch - self.first_update
-        return math.ceil(updates * accumulate / self._per_read)
+        return math.ceil(updates * len(self._reads) / self._per_read)
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
         micro_batches = self._micro_batches()
@@ -74,8 +83,8 @@ class UpdateSampler:
         epochs_done, done = divmod(self.first_update, self._updates_per_epoch)
         for epoch in range(epochs_done, self._epochs):
             updates = self.sampler.sample_indices(epoch)[:used].reshape(-1, *self._update_shape)
-            for by_process in updates[done:]:
-                yield from by_process.swapaxes(0, 1)
+            for update in updates[done:]:
+                yield from (update[of_processes] for of_processes in self._reads)
             done = 0
 
 
@@ -87,14 +96,18 @@ class EvaluationSampler:
 
     drop_last = True
 
-    def __init__(self, images: int, *, batch_size: int, processes: int) -> None:
+    def __init__(self, images: int, *, batch_size: int, replicas: int, stages: int = 1) -> None:
         self.sampler = range(images)
-        self.batch_size = batch_size * processes
+        self.batch_size = batch_size * replicas * stages
+        self._read_shape = (replicas, batch_size)
+        self._stages = stages
 
     def __len__(self) -> int:
-        return math.ceil(len(self.sampler) / self.batch_size)
+        return math.ceil(len(self.sampler) / math.prod(self._read_shape))
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
-        for start in range(0, len(self.sampler), self.batch_size):
-            ids = np.arange(start, start + self.batch_size)
-            yield np.where(ids < len(self.sampler), ids, PADDING)
+        size = math.prod(self._read_shape)
+        for start in range(0, len(self.sampler), size):
+            ids = np.arange(start, start + size)
+            of_replicas = np.where(ids < len(self.sampler), ids, PADDING).reshape(self._read_shape)
+            yield of_replicas.repeat(self._stages, axis=0).ravel()

@@ -53,7 +53,8 @@ class PlanRecord:
     """Batches, updates, optimizer and learning rate."""
 
     batch_size: int
-    accumulate: int
+    accumulate: int  # micro-batches per replica, at most
+    stages: int  # processes per replica
     global_batch: int
     epochs: int
     updates_per_epoch: int

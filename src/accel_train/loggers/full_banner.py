@@ -131,8 +131,12 @@ def idle_cores(started: RunStarted) -> list[Row]:
 
 def batch(plan: PlanRecord, hardware: HardwareRecord) -> str:
     """Return how many images make an update."""
-    processes = quantity(hardware.world_size, "process", "processes")
-    factors = f"{plan.batch_size} per process × {processes} × {quantity(plan.accumulate, 'accumulation')}"
+    micro_batches, count = plan.global_batch // plan.batch_size, hardware.world_size // plan.stages
+    one, several = ("replica", "replicas") if plan.stages > 1 else ("process", "processes")
+    replicas = quantity(count, one, several)
+    factors = f"{plan.batch_size} per {one} × {replicas} × {quantity(plan.accumulate, 'accumulation')}"
+    if micro_batches % count:
+        factors = f"{micro_batches} micro-batches of {plan.batch_size} on {replicas}"
     return f"{factors} = {plan.global_batch:,} per update"
 
 

@@ -72,7 +72,9 @@ def describe_model(run: Run) -> Description:
 def _config_values(run: Run) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the config's values and their origins, with those that data, model, launcher and search have decided."""
     plan = run.plan
-    size = f"{plan.batch_size} × processes {plan.processes} × accumulate {plan.accumulate}"
+    size = f"{plan.batch_size} × micro-batches {plan.micro_batches}"
+    if plan.micro_batches == plan.processes * plan.accumulate:
+        size = f"{plan.batch_size} × processes {plan.processes} × accumulate {plan.accumulate}"
     found: dict[str, tuple[Any, str]] = {
         "global_batch_size": (plan.global_batch, f"batch size {size}"),
         "image_size": (run.built.image_size, "as data and model have it"),
@@ -95,6 +97,7 @@ def _plan(run: Run) -> PlanRecord:
     return PlanRecord(
         batch_size=plan.batch_size,
         accumulate=plan.accumulate,
+        stages=plan.stages,
         global_batch=plan.global_batch,
         epochs=plan.epochs,
         updates_per_epoch=plan.updates_per_epoch,

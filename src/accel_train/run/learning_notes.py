@@ -48,7 +48,21 @@ class LearningNotes:
 
 def at_start(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
     """Return the notes for the start of a run."""
-    return (*high_rate(config, plan), *few_updates(config, plan))
+    return (*high_rate(config, plan), *few_updates(config, plan), *uneven_shares(plan))
+
+
+def uneven_shares(plan: Plan) -> tuple[str, ...]:
+    """Return a note for the start of a run whose replicas of the model do not have equally many micro-batches."""
+    micro_batches, replicas = plan.micro_batches, plan.replicas
+    if micro_batches % replicas == 0:
+        return ()
+    idle = 1 - micro_batches / (replicas * plan.accumulate)
+    fewer = max(count for count in range(1, replicas) if micro_batches % count == 0)
+    sharing = quantity(replicas, *(("process", "processes") if plan.stages == 1 else ("replica", "replicas")))
+    return (
+        f"{sharing} share {micro_batches} micro-batches per update unequally, and wait {idle:.0%} of the time; "
+        f"{fewer} or {micro_batches} would not wait",
+    )
 
 
 def few_updates(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Makes optimizer and loaders, hands them with the model to `Accelerator.prepare`, and assembles the training loop."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -66,8 +67,7 @@ def plan_updates(
 def _with_hint(error: UserError, config: ResolvedConfig) -> UserError:
     """Return an error with the hint that a resumed run, which keeps its batches, needs."""
     micro_batches = (config.global_batch_size or config.batch_size) // config.batch_size
-    fitting = " or ".join(str(count) for count in range(1, micro_batches + 1) if micro_batches % count == 0)
-    return UserError(error.message, f"a resumed run keeps its batches; give --processes {fitting}")
+    return UserError(error.message, f"a resumed run keeps its batches; give --processes {micro_batches} or fewer")
 
 
 def prepare(
@@ -79,36 +79,44 @@ def prepare(
     train, val, sampler = _loaders(config, plan, data, built, processes)
     model, optimizer, train, val = strategy.prepare(accelerator, module, optimizer, train, val)
     plain = strategy.plain_model(accelerator, model)
-    batch_norm = BatchNormBuffers(plain)
-    average = TreeAverage if config.exact else StrategyAverage
-    gradients = average(accelerator, strategy, model, batch_norm, plan)
-    ema = Ema(plain, 0.5 ** (plan.global_batch / config.ema), strategy) if config.ema else None
-    transform, sums, timing = _transform(config, data, built, processes), Sums(processes.device), Timing()
+    updater = _updater(config, plan, processes, model, optimizer, watchdog)
+    transform, per_update = _transform(config, data, built, processes), len(updater.own)
+    diverged = partial(after_divergence, config, plan)
     return Training(
         plan=plan,
-        strategy=strategy,
         batches=TrainBatches(train, sampler, transform, plan.batch_size),
-        updater=Updater(
-            accelerator=accelerator,
-            model=model,
-            prepared_optimizer=optimizer,
-            gradients=gradients,
-            ema=ema,
-            plan=plan,
-            seed=config.seed,
-            label_smoothing=config.label_smoothing,
-            clip_norm=config.clip_norm,
-            epoch_sums=sums,
-            timing=timing,
-            tick=watchdog.tick,
-        ),
-        batch_norm=batch_norm,
-        validation=Validation(accelerator, model, val, transform, ema),
-        nonfinite=NonfiniteCheck(plain, strategy, processes.group, sums, plan, partial(after_divergence, config, plan)),
+        updater=updater,
+        validation=Validation(accelerator, model, val, transform, updater.ema),
+        nonfinite=NonfiniteCheck(plain, strategy, processes.group, updater.epoch_sums, plan, per_update, hint=diverged),
         early_stopping=EarlyStopping(config.target_accuracy, config.patience),
-        timing=timing,
         rank_report=_rank_report(config, plain, processes),
         log_every=config.log_every,
+    )
+
+
+def _updater(
+    config: ResolvedConfig, plan: Plan, processes: Processes, model: nn.Module, optimizer: Any, watchdog: Watchdog
+) -> Updater:
+    accelerator, strategy = processes.accelerator, processes.strategy
+    plain = strategy.plain_model(accelerator, model)
+    batch_norm = BatchNormBuffers(plain)
+    average = TreeAverage if config.exact else StrategyAverage
+    return Updater(
+        accelerator=accelerator,
+        model=model,
+        prepared_optimizer=optimizer,
+        strategy=strategy,
+        gradients=average(accelerator, strategy, model, batch_norm, plan),
+        batch_norm=batch_norm,
+        ema=Ema(plain, 0.5 ** (plan.global_batch / config.ema), strategy) if config.ema else None,
+        plan=plan,
+        own=plan.blocks[processes.rank // plan.stages],
+        seed=config.seed,
+        label_smoothing=config.label_smoothing,
+        clip_norm=config.clip_norm,
+        epoch_sums=Sums(processes.device),
+        timing=Timing(),
+        tick=watchdog.tick,
     )
 
 
@@ -142,7 +150,8 @@ def _loaders(
 ) -> tuple[DataLoader[Batch], DataLoader[Batch], UpdateSampler]:
     on_cpu, on_gpu = processes.device.type == "cpu", processes.device.type == "cuda"
     workers = choose_workers(config.workers, data.train, cores=share_of_cores(), on_cpu=on_cpu)
-    sizes = LoaderSizes(plan.batch_size, plan.processes, workers, pin_memory=workers > 0 and on_gpu)
+    pin_memory = workers > 0 and on_gpu
+    sizes = LoaderSizes(plan.batch_size, plan.replicas, workers, pin_memory, stages=plan.stages)
     view = View(built.image_size, _augmentation(config, data).random_crop)
     batch_bytes = plan.batch_size * built.channels * built.image_size**2 * processes.dtype.itemsize
     train, sampler = train_loader(
@@ -150,7 +159,7 @@ def _loaders(
         view,
         sizes,
         ImageOrder(config.seed, len(data.train)),
-        accumulate=plan.accumulate,
+        blocks=plan.blocks,
         epochs=plan.epochs,
         per_read=micro_batches_per_read(data.train, batch_bytes),
     )

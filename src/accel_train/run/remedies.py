@@ -54,12 +54,12 @@ def more_updates(config: ResolvedConfig, plan: Plan) -> str | None:
     if plan.total_updates >= MIN_UPDATES and plan.updates_per_epoch >= MIN_UPDATES_PER_EPOCH:
         return None
     images = plan.updates_per_epoch * plan.global_batch + plan.images_dropped
-    per_epoch = {size: images // (size[0] * size[1] * plan.processes) for size in _batches(plan)}
+    per_epoch = {size: images // (size[0] * size[1]) for size in _batches(plan)}
     in_epoch = [size for size, updates in per_epoch.items() if updates >= MIN_UPDATES_PER_EPOCH]
     smaller = next((size for size in in_epoch if per_epoch[size] * plan.epochs >= MIN_UPDATES), None)
     longer = in_epoch[0] if in_epoch else list(per_epoch)[-1]
     options = [_batch_options(config, plan, *smaller)] if smaller else []
-    if not smaller or longer == (plan.batch_size, plan.accumulate):
+    if not smaller or longer == (plan.batch_size, plan.micro_batches):
         epochs = max(plan.epochs, math.ceil(MIN_UPDATES / per_epoch[longer]))
         more = [f"--epochs {epochs}"] * (epochs > plan.epochs)
         options.append(" ".join([_batch_options(config, plan, *longer), *more]).strip())
@@ -124,24 +124,25 @@ def _usual_peak(config: ResolvedConfig, plan: Plan) -> float:
 
 
 def _batches(plan: Plan) -> list[tuple[int, int]]:
-    """Return batch sizes with numbers of accumulations, the present ones first, then ever smaller ones."""
-    batch_size, accumulate = plan.batch_size, plan.accumulate
-    found = [(batch_size, accumulate)]
-    while accumulate > 1:
-        accumulate //= 2
-        found.append((batch_size, accumulate))
+    """Return batch sizes with numbers of micro-batches, the present ones first, then ever smaller ones."""
+    batch_size, micro_batches = plan.batch_size, plan.micro_batches
+    found = [(batch_size, micro_batches)]
+    while micro_batches > plan.replicas:
+        micro_batches = max(1, micro_batches // 2 // plan.replicas) * plan.replicas
+        found.append((batch_size, micro_batches))
     while batch_size > _MIN_BATCH_SIZE:
         batch_size = max(batch_size // 2, _MIN_BATCH_SIZE)
-        found.append((batch_size, accumulate))
+        found.append((batch_size, micro_batches))
     return found
 
 
-def _batch_options(config: ResolvedConfig, plan: Plan, batch_size: int, accumulate: int) -> str:
+def _batch_options(config: ResolvedConfig, plan: Plan, batch_size: int, micro_batches: int) -> str:
     """Return the options of a batch that differ from the present ones; together with the others given, they fit."""
-    if (batch_size, accumulate) == (plan.batch_size, plan.accumulate):
+    if (batch_size, micro_batches) == (plan.batch_size, plan.micro_batches):
         return ""
     own = f"--batch-size {batch_size}" * (batch_size != plan.batch_size or plan.processes > 1)
     if config.global_batch_size is not None:
-        return f"--global-batch-size {batch_size * accumulate * plan.processes} {own}".strip()
+        return f"--global-batch-size {batch_size * micro_batches} {own}".strip()
     own = f"--batch-size {batch_size}" * (batch_size != plan.batch_size)
+    accumulate = micro_batches // plan.replicas
     return f"{own} {f'--accumulate {accumulate}' * (accumulate != plan.accumulate)}".strip()

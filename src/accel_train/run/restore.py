@@ -130,7 +130,7 @@ def restore(run: Run, trained: TrainedTensors, checkpoint: Path) -> StoredState:
 
 def _load(run: Run, trained: TrainedTensors, checkpoint: Path, stored: StoredState) -> None:
     load_tensors(checkpoint, trained)
-    run.training.batch_norm.reload()
+    run.training.updater.batch_norm.reload()
     scaler = run.processes.accelerator.scaler
     if scaler and stored.scaler:
         scaler.load_state_dict(stored.scaler)

@@ -2,7 +2,12 @@
 
 Each micro-batch normalizes by its own images (Goyal et al. 2017, §2.3) and starts from the buffers as they were at the
 start of the update. When the update ends, the changes that its micro-batches made to the buffers are averaged.
+
+A micro-batch ends with its forward pass. So several may wait for their backward passes, and what a backward pass
+recomputes does not count.
 """
+
+from collections import deque
 
 import torch
 from torch import Tensor, nn
@@ -27,41 +32,43 @@ class BatchNormBuffers:
                 rest = rest[buffer.numel() :]
         self._counters = [b for _, _, b in buffers if b is not None and not b.is_floating_point()]
         self._counters_at_start = [b.clone() for b in self._counters]
+        self._counters_at_end = [b.clone() for b in self._counters]
         self._at_start = self._flat.clone()
-        self._change: Tensor | None = None
+        self._changes: deque[Tensor] = deque()
 
     def begin_micro_batch(self) -> None:
-        """Restore the buffers of the start of the update."""
+        """Restore the buffers of the start of the update; called before a forward pass."""
         if self._flat.numel():
-            self._flat.copy_(self._at_start)
+            # `data`: autograd need not know, since a backward pass does not read running statistics.
+            self._flat.data.copy_(self._at_start)
         _copy(self._counters_at_start, self._counters)
 
     def end_micro_batch(self) -> None:
-        """Record how the micro-batch changed the buffers."""
+        """Record how the forward pass has changed the buffers."""
+        _copy(self._counters, self._counters_at_end)
         if not self._flat.numel():
-            self._change = self._flat
+            self._changes.append(self._flat)
             return
         same = self._flat == self._at_start  # may be infinite, as attention masks are: inf - inf is NaN
-        change = torch.where(same, 0.0, self._flat - self._at_start)
-        self._change = change if self._change is None else self._change + change
+        self._changes.append(torch.where(same, 0.0, self._flat - self._at_start))
 
     def take_change(self) -> Tensor:
-        """Return the sum of the changes of this process's micro-batches since the last call."""
-        change, self._change = self._change, None
-        assert change is not None
-        return change
+        """Return the change of the first micro-batch that was not taken yet."""
+        return self._changes.popleft()
 
     def end_update(self, change: Tensor, micro_batches: int) -> None:
         """Apply the mean change; `change` is the sum over all micro-batches of the update."""
         if change.numel():
             self._at_start.add_(change, alpha=1 / micro_batches)
             self._flat.copy_(self._at_start)
-        _copy(self._counters, self._counters_at_start)
+        _copy(self._counters_at_end, self._counters_at_start)
+        _copy(self._counters_at_end, self._counters)
 
     def reload(self) -> None:
         """Start from the current buffers of the model, as after loading a checkpoint."""
         self._at_start.copy_(self._flat)
-        _copy(self._counters, self._counters_at_start)
+        for counters in (self._counters_at_start, self._counters_at_end):
+            _copy(self._counters, counters)
 
 
 def _copy(tensors: list[Tensor], to: list[Tensor]) -> None:

@@ -18,15 +18,12 @@ from accel_train.training.tree_reduce import TreeReduce, flat_gradients, set_gra
 class GradientAverage(Protocol):
     """Collects the gradients of this process's micro-batches, and BatchNorm's changes with them."""
 
-    def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
-        """Restore BatchNorm's buffers and return the context of a forward and backward pass.
-
-        `last` is True for this process's last micro-batch of an update.
-        """
+    def passes(self, last: bool) -> AbstractContextManager[Any]:
+        """Return the context of a forward and backward pass; `last` is True for this process's last of an update."""
         ...
 
-    def end_micro_batch(self) -> None:
-        """Take the gradients that the backward pass has left."""
+    def take(self) -> None:
+        """Take the gradients that a backward pass has left, and the change of BatchNorm's buffers."""
         ...
 
     def finish(self) -> None:
@@ -44,25 +41,29 @@ class StrategyAverage:
         self._strategy = strategy
         self._model = model
         self._batch_norm = batch_norm
-        self._plan = plan
+        self._micro_batches = plan.micro_batches
+        self._per_replica = plan.micro_batches / plan.replicas
+        self._change: Tensor | None = None
 
-    def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
-        self._batch_norm.begin_micro_batch()
+    def passes(self, last: bool) -> AbstractContextManager[Any]:
         return nullcontext() if last else self._strategy.no_sync(self._accelerator, self._model)
 
-    def end_micro_batch(self) -> None:
-        self._batch_norm.end_micro_batch()
+    def take(self) -> None:
+        change = self._batch_norm.take_change()
+        self._change = change if self._change is None else self._change + change
 
     def finish(self) -> None:
-        if self._plan.accumulate > 1:
-            # Dividing here, not the loss, keeps the backward pass of a micro-batch bit-identical wherever it runs.
+        if self._per_replica != 1:
+            # The strategy divides by the replicas. Dividing here, not the loss, keeps the backward pass of a
+            # micro-batch bit-identical wherever it runs.
             for parameter in self._model.parameters():
                 if parameter.grad is not None:
-                    parameter.grad.div_(self._plan.accumulate)
-        change = self._batch_norm.take_change()
+                    parameter.grad.div_(self._per_replica)
+        change, self._change = self._change, None
+        assert change is not None
         if change.numel():
             change = self._accelerator.reduce(change, "sum")
-        self._batch_norm.end_update(change, self._plan.micro_batches)
+        self._batch_norm.end_update(change, self._micro_batches)
 
 
 class TreeAverage:
@@ -77,15 +78,13 @@ class TreeAverage:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._batch_norm = batch_norm
         self._micro_batches = plan.micro_batches
-        self._tree = TreeReduce(plan.micro_batches, plan.processes, accelerator.process_index)
+        self._tree = TreeReduce(plan.blocks, accelerator.process_index)
 
-    def begin_micro_batch(self, last: bool) -> AbstractContextManager[Any]:
-        self._batch_norm.begin_micro_batch()
+    def passes(self, last: bool) -> AbstractContextManager[Any]:
         return self._strategy.no_sync(self._accelerator, self._model)
 
-    def end_micro_batch(self) -> None:
+    def take(self) -> None:
         refuse_unused(self._model)
-        self._batch_norm.end_micro_batch()
         self._tree.add(flat_gradients(self._parameters, self._batch_norm.take_change()))
         for parameter in self._parameters:
             parameter.grad = None

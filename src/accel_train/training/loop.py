@@ -3,17 +3,13 @@
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
-from torch import Tensor
 
 from accel_train.config.plan import Plan
 from accel_train.data.worker_batches import Batch
-from accel_train.distributed.strategies.base import Strategy
 from accel_train.events import EpochByRank, EpochEnd, Progress, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
-from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.evaluate import Validation
 from accel_train.training.gradients import gradient_norm
@@ -23,7 +19,7 @@ from accel_train.training.nonfinite import NonfiniteCheck
 from accel_train.training.rank_report import RankReport
 from accel_train.training.state import TrainingState
 from accel_train.training.timing import Timing
-from accel_train.training.updater import Updater
+from accel_train.training.updater import Updated, Updater
 
 
 @dataclass(frozen=True)
@@ -31,16 +27,18 @@ class Training:
     """The parts of the loop."""
 
     plan: Plan
-    strategy: Strategy
     batches: TrainBatches
     updater: Updater
-    batch_norm: BatchNormBuffers
     validation: Validation
     nonfinite: NonfiniteCheck
     early_stopping: EarlyStopping
-    timing: Timing
     rank_report: RankReport | None
     log_every: int
+
+    @property
+    def timing(self) -> Timing:
+        """What the updates have taken."""
+        return self.updater.timing
 
 
 def train(
@@ -79,26 +77,14 @@ def _train_one_epoch(
     """
     plan, updater, began_at = training.plan, training.updater, state.update
     updater.model.train()
-    updates_left = (state.epochs + 1) * plan.updates_per_epoch - state.update
-    losses: list[Tensor] = []
-    sample_indices: list[Tensor] = []
+    end = (state.epochs + 1) * plan.updates_per_epoch
     training.timing.start()
-    for number, batch in enumerate(islice(micro_batches, updates_left * plan.accumulate)):
-        m = number % plan.accumulate
-        sample_indices.append(batch.sample_indices_B)
-        losses.append(updater.micro_batch(batch, state.update, m))
-        if m < plan.accumulate - 1:
-            continue
-        clipped_norm = updater.finish(state.update)
+    while state.update < end:
+        updated = updater.update(micro_batches, state.update)
         state.update += 1
         if state.update % training.log_every == 0:
-            norm = (
-                gradient_norm(updater.model.parameters(), training.strategy) if clipped_norm is None else clipped_norm
-            )
-            yield _progress(plan, state, torch.stack(losses).mean(), norm, torch.cat(sample_indices))
+            yield _progress(training, state, updated)
             training.nonfinite.check(state.update)
-        losses.clear()
-        sample_indices.clear()
         state.seconds = time.perf_counter() - began
         yield UpdateDone(state.epochs + 1, state.update)
     if updater.accelerator.device.type != "cpu":
@@ -106,21 +92,25 @@ def _train_one_epoch(
     return (state.update - began_at) * plan.global_batch / training.timing.stop()
 
 
-def _progress(plan: Plan, state: TrainingState, loss: Tensor, norm: Tensor, sample_indices: Tensor) -> Progress:
-    """Return the numbers of the last update: loss and sample indices of this process, norm over all processes."""
+def _progress(training: Training, state: TrainingState, updated: Updated) -> Progress:
+    """Collective: return the numbers of the last update: loss and sample indices of this process, norm over all."""
+    norm = updated.clipped_norm
+    if norm is None:
+        norm = gradient_norm(training.updater.model.parameters(), training.updater.strategy)
     return Progress(
         epoch=state.epochs + 1,
         update=state.update,
-        lr=plan.learning_rate(state.update - 1),
-        local_loss=float(loss),
+        lr=training.plan.learning_rate(state.update - 1),
+        local_loss=float(torch.stack(updated.losses).mean()),
         gradient_norm=float(norm),
-        local_ids_hash=f"{hash_ids(0, sample_indices).sum().item() % 2**64:016x}",
+        local_ids_hash=f"{hash_ids(0, torch.cat(updated.sample_indices)).sum().item() % 2**64:016x}",
     )
 
 
 def _report_ranks(training: Training, state: TrainingState, images_per_second: float) -> list[EpochByRank]:
     """Collective: report the epoch that the state is about to end, if that is wanted."""
-    report, own_speed = training.rank_report, images_per_second / training.plan.processes
+    report, share = training.rank_report, len(training.updater.own) / training.plan.micro_batches
+    own_speed = images_per_second * share
     return [report(state.epochs + 1, state.update, training.updater.epoch_sums, own_speed)] if report else []
 
 

@@ -14,6 +14,9 @@ from accel_train.errors import UserError
 from accel_train.training.gradients import gradient_norm
 from accel_train.training.metrics import Sums
 
+_NEVER = 2**62
+"""Instead of the first update with a non-finite loss."""
+
 
 class Diverged(UserError):
     """Training has diverged, no mistake of the command line; raised on all processes at the same update."""
@@ -31,9 +34,10 @@ class NonfiniteCheck:
         group: Any,
         sums: Sums,
         plan: Plan,
+        per_update: int,
         hint: Callable[[int], str],
     ) -> None:
-        """Check this model and `sums`, to which its training batches are added.
+        """Check this model and `sums`, to which `per_update` training batches are added per update.
 
         `hint` returns what to try after divergence, given the number of updates that led to it.
         """
@@ -42,6 +46,7 @@ class NonfiniteCheck:
         self._group = group
         self._sums = sums
         self._plan = plan
+        self._per_update = per_update
         self._hint = hint
 
     def check(self, update: int) -> None:
@@ -54,15 +59,15 @@ class NonfiniteCheck:
         finite, finite_weights = torch.stack([finite, self._finite_norms(2).to(finite)]).tolist()
         if not finite_weights:  # perhaps only their squares overflow
             finite_weights = int(self._finite_norms(math.inf))
-        found = process_group.exchange(self._group, [finite, finite_weights])
-        least = min(losses for losses, _ in found)
-        if least == batches and all(weights for _, weights in found):
+        first_here = update - (batches - finite - 1) // self._per_update if finite < batches else _NEVER
+        found = process_group.exchange(self._group, [first_here, finite_weights])
+        first = min(losses for losses, _ in found)
+        if first == _NEVER and all(weights for _, weights in found):
             return
         norm = float(gradient_norm(self._parameters, self._strategy))
         where, led_to_it = f"a weight after update {update}", update
-        if least < batches:
-            ranks = [rank for rank, (losses, _) in enumerate(found) if losses == least]
-            first = update - (batches - least - 1) // self._plan.accumulate
+        if first != _NEVER:
+            ranks = [rank for rank, (losses, _) in enumerate(found) if losses == first]
             where = f"the loss of update {first}" + f" on rank {ranks[0]}" * (len(ranks) < len(found))
             led_to_it = first - 1
         rate = self._plan.learning_rate(max(0, led_to_it - 1))

@@ -49,9 +49,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def candidate_batch_sizes(global_batch: int, processes: int) -> tuple[int, ...]:
-    """Return the batch sizes, ascending, that divide each process's share of the global batch."""
-    share = global_batch // processes
-    return tuple(size for size in range(1, share + 1) if share % size == 0)
+    """Return the batch sizes, ascending, of which every process gets one, and all the same number if they can."""
+    share, rest = divmod(global_batch, processes)
+    return tuple(size for size in range(1, share + 1) if (global_batch if rest else share) % size == 0)
 
 
 def _remedy(batch_size: int, global_batch: int, processes: int) -> str:
@@ -59,8 +59,9 @@ def _remedy(batch_size: int, global_batch: int, processes: int) -> str:
     if not smaller:
         return SMALLER_MODEL
     size = smaller[-1]
-    accumulate = global_batch // (size * processes)
+    accumulate, rest = divmod(global_batch, size * processes)
+    same = f" (= --batch-size {size} --accumulate {accumulate})" * (rest == 0)
     return (
-        f"--global-batch-size {global_batch} --batch-size {size} (= --batch-size {size} --accumulate {accumulate}) "
+        f"--global-batch-size {global_batch} --batch-size {size}{same} "
         "keeps the global batch; only BatchNorm and dropout give other results"
     )

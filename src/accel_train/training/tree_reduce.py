@@ -26,11 +26,11 @@ class Sum(NamedTuple):
 class TreeReduce:
     """The sums of the largest subtrees that this process has completed so far in an update."""
 
-    def __init__(self, micro_batches: int, processes: int, rank: int) -> None:
-        share = micro_batches // processes
-        self._micro_batches = micro_batches
+    def __init__(self, blocks: Sequence[range], rank: int) -> None:
+        """Add the micro-batches of one of the blocks, one per process, of which an update consists."""
+        self._micro_batches = blocks[-1].stop
         self._rank = rank
-        self._subtrees = [subtrees(micro_batches, p * share, (p + 1) * share) for p in range(processes)]
+        self._subtrees = [subtrees(self._micro_batches, block.start, block.stop) for block in blocks]
         self._sums: list[Sum] = []
 
     def add(self, vector: Tensor) -> None:

@@ -3,10 +3,11 @@
 Shape suffixes: B images, C channels, H height, W width, K classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 
 from accel_train.config.plan import Plan
 from accel_train.data.worker_batches import Batch
+from accel_train.distributed.strategies.base import Strategy
 from accel_train.rng import make_key, seed_libraries
+from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
 from accel_train.training.gradients import GradientAverage, refuse_unused
 from accel_train.training.loss import training_loss
@@ -23,17 +26,31 @@ from accel_train.training.metrics import Sums
 from accel_train.training.timing import Timing
 
 
+class Updated(NamedTuple):
+    """What an update was computed from."""
+
+    losses: list[Tensor]
+    """Of this process's micro-batches."""
+    sample_indices: list[Tensor]
+    clipped_norm: Tensor | None
+    """Norm of the gradient before it was clipped, over all processes; None if it was not."""
+
+
 @dataclass(frozen=True)
 class Updater:
-    """Updates a model; micro-batch m of this process has the index `rank * accumulate + m` in the update."""
+    """Updates the weights of a model."""
 
     accelerator: Accelerator
     model: nn.Module
     """As prepared, like `prepared_optimizer`."""
     prepared_optimizer: AcceleratedOptimizer
+    strategy: Strategy
     gradients: GradientAverage
+    batch_norm: BatchNormBuffers
     ema: Ema | None
     plan: Plan
+    own: range
+    """The indices of this process's micro-batches in an update."""
     seed: int
     label_smoothing: float
     clip_norm: float | None
@@ -49,29 +66,49 @@ class Updater:
         optimizer: torch.optim.Optimizer = self.prepared_optimizer.optimizer
         return optimizer
 
-    def micro_batch(self, batch: Batch, update: int, m: int) -> Tensor:
-        """Add the gradient of this process's micro-batch m and return its loss.
+    def update(self, micro_batches: Iterator[Batch], update: int) -> Updated:
+        """Collective: take the micro-batches of an update, and update the weights by the mean of their gradients.
 
-        Collective for the last one of an update.
+        A process may get more micro-batches than its own, as many as any process has.
         """
-        if m == 0:
-            self.optimizer.zero_grad()  # not earlier: the gradient norm may be read until here
-        micro_batch_index = self.accelerator.process_index * self.plan.accumulate + m
-        seed_libraries(make_key(self.seed, "update", update, micro_batch_index))
-        last = m == self.plan.accumulate - 1
-        with self.gradients.begin_micro_batch(last):
+        losses: list[Tensor] = []
+        sample_indices: list[Tensor] = []
+        passes = self.plan.accumulate if self.strategy.collective_forward else len(self.own)
+        for m, batch in enumerate(islice(micro_batches, self.plan.accumulate)):
+            if m == 0:
+                self.optimizer.zero_grad()  # not earlier: the gradient norm may be read until here
+            if m < len(self.own):
+                losses.append(self._micro_batch(batch, update, self.own[m], last=m == passes - 1))
+                sample_indices.append(batch.sample_indices_B)
+            elif m < passes:
+                self._take_part(batch, last=m == passes - 1)
+        return Updated(losses, sample_indices, self._finish(update))
+
+    def _micro_batch(self, batch: Batch, update: int, index: int, *, last: bool) -> Tensor:
+        """Add the gradient of a micro-batch and return its loss."""
+        seed_libraries(make_key(self.seed, "update", update, index))
+        with self.gradients.passes(last):
             with self.timing.span("forward"):
+                self.batch_norm.begin_micro_batch()
                 loss, logits_BK = training_loss(self.model(batch.images_BCHW), batch.labels_B, self.label_smoothing)
+                self.batch_norm.end_micro_batch()
             self.tick()
             with self.timing.span("backward"):
                 self.accelerator.backward(loss)
         if last and update % self.plan.updates_per_epoch == 0:
             refuse_unused(self.model)
-        self.gradients.end_micro_batch()
+        self.gradients.take()
         self.epoch_sums.add_batch(loss, logits_BK, batch.labels_B)
         return loss.detach()
 
-    def finish(self, update: int) -> Tensor | None:
+    def _take_part(self, batch: Batch, *, last: bool) -> None:
+        """Collective: pass a micro-batch without weight, as long as other processes have one of their own."""
+        with self.gradients.passes(last):
+            loss, _ = training_loss(self.model(batch.images_BCHW), batch.labels_B, self.label_smoothing)
+            self.tick()
+            self.accelerator.backward(0 * loss)
+
+    def _finish(self, update: int) -> Tensor | None:
         """Collective: update the weights by the mean gradient; return the gradient norm if it was clipped."""
         with self.timing.span("optimizer"):
             self.gradients.finish()

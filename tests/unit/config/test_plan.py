@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accel_train.config.options import ResolvedConfig
-from accel_train.config.plan import Plan, make_plan
+from accel_train.config.plan import Plan, divide, make_plan
 from accel_train.errors import UserError
 
 RESOLVED: dict[str, Any] = {
@@ -153,15 +153,13 @@ def test_global_batch_that_is_not_a_multiple_is_refused(size: int, suggestion: i
 @pytest.mark.parametrize(
     ("processes", "size", "micro_batches", "hint"),
     [
-        (4, 192, "6 micro-batches", "use --batch-size 24, or 3 processes"),
         (2, 32, "one micro-batch", "use --batch-size 16, or 1 process"),
-        (3, 64, "2 micro-batches", "use --global-batch-size 63 --batch-size 21, or 2 processes"),
-        (5, 64, "2 micro-batches", "use --global-batch-size 160 --batch-size 32, or 2 processes"),
+        (3, 64, "2 micro-batches", "use --batch-size 16, or 2 processes"),
+        (8, 192, "6 micro-batches", "use --batch-size 24, or 6 processes"),
         (40, 32, "one micro-batch", "use --global-batch-size 1280 --batch-size 32, or 1 process"),
-        (3, 2**53, f"{2**48:,} micro-batches", f"use --global-batch-size {2**53 - 2} --batch-size 53, or 4 processes"),
     ],
 )
-def test_processes_that_do_not_divide_the_micro_batches_are_refused(
+def test_more_processes_than_micro_batches_are_refused(
     processes: int, size: int, micro_batches: str, hint: str
 ) -> None:
     message, found = refusal(processes, global_batch_size=size)
@@ -172,7 +170,30 @@ def test_processes_that_do_not_divide_the_micro_batches_are_refused(
 def test_accumulate_that_contradicts_the_global_batch_is_refused() -> None:
     message, hint = refusal(2, global_batch_size=192, accumulate=2)
     assert message == "--accumulate 2 × 2 processes × --batch-size 32 is not --global-batch-size 192"
-    assert "(3)" in hint
+    assert "(3 per process)" in hint
+
+
+def test_accumulate_cannot_be_given_where_processes_have_different_shares() -> None:
+    message, hint = refusal(4, global_batch_size=192, accumulate=2)
+    assert message == "--accumulate 2 × 4 processes × --batch-size 32 is not --global-batch-size 192"
+    assert "(1.5 per process)" in hint
+
+
+@pytest.mark.parametrize("micro_batches", range(1, 20))
+def test_blocks_cover_the_micro_batches_in_order_and_differ_by_one_at_most(micro_batches: int) -> None:
+    for replicas in range(1, micro_batches + 1):
+        blocks = divide(micro_batches, replicas)
+        assert [index for block in blocks for index in block] == list(range(micro_batches))
+        lengths = [len(block) for block in blocks]
+        assert lengths == sorted(lengths, reverse=True)
+        assert lengths[0] - lengths[-1] <= 1
+
+
+def test_plan_does_not_depend_on_the_number_of_processes() -> None:
+    plans = [plan(processes, global_batch_size=256) for processes in range(1, 9)]
+    for processes, found in enumerate(plans, start=1):
+        assert replace(found, processes=1) == plans[0]
+        assert found.accumulate == -(-8 // processes)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +251,9 @@ def test_other_batch_size_keeps_the_global_batch_and_all_that_follows() -> None:
     made = plan(2, batch_size=8, accumulate=6, lr_scaling="linear", lr_base_batch=64)
     changed = made.with_batch_size(16)
     assert (changed.batch_size, changed.accumulate, changed.micro_batches) == (16, 3, 6)
-    assert replace(changed, batch_size=8, accumulate=6) == made
+    assert replace(changed, batch_size=8) == made
     with pytest.raises(AssertionError):
-        made.with_batch_size(32)
+        made.with_batch_size(36)
 
 
 def test_given_batch_size_replaces_the_one_of_the_config_and_accumulate() -> None:

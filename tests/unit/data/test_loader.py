@@ -13,6 +13,7 @@ from helpers.echo_source import EchoSource
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from accel_train.config.plan import divide
 from accel_train.data.loader import (
     EvaluationReader,
     LoaderSizes,
@@ -32,7 +33,7 @@ from accel_train.data.worker_batches import Batch
 from accel_train.errors import LocalError
 from accel_train.rng import hash_ids, make_key
 
-ALONE = LoaderSizes(batch_size=4, processes=1, workers=0, pin_memory=False)
+ALONE = LoaderSizes(batch_size=4, replicas=1, workers=0, pin_memory=False)
 IN_WORKERS = replace(ALONE, workers=2)
 VIEW = View(8, random_crop=True)
 
@@ -41,7 +42,9 @@ def loader_of(
     source: Source, sizes: LoaderSizes, seed: int = 3, accumulate: int = 1, epochs: int = 9
 ) -> tuple[DataLoader[Batch], UpdateSampler]:
     order = ImageOrder(seed, len(source))
-    return train_loader(source, VIEW, sizes, order, accumulate=accumulate, epochs=epochs)
+    return train_loader(
+        source, VIEW, sizes, order, blocks=divide(sizes.replicas * accumulate, sizes.replicas), epochs=epochs
+    )
 
 
 def read_all(loader: DataLoader[Batch]) -> list[Batch]:
@@ -92,7 +95,7 @@ def test_sources_are_read_with_the_loaders_view() -> None:
         def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
             return torch.full((len(ids), 1, view.size, view.size), int(view.random_crop)), LABELS[: len(ids)]
 
-    loader, _ = train_loader(Sized(8), View(5, random_crop=True), ALONE, ImageOrder(0, 8), accumulate=1, epochs=1)
+    loader, _ = train_loader(Sized(8), View(5, random_crop=True), ALONE, ImageOrder(0, 8), blocks=[range(1)], epochs=1)
     for made, expected in ((loader, 1), (evaluation_loader(Sized(8), View(5, random_crop=False), ALONE), 0)):
         for batch in batches(made):
             assert batch.images_BCHW.equal(torch.full((4, 1, 5, 5), expected))
@@ -206,7 +209,7 @@ def test_read_error_ends_the_workers_at_once() -> None:
 
 
 def test_items_hold_the_batches_of_all_processes_for_accelerate_to_split() -> None:
-    sizes = LoaderSizes(batch_size=2, processes=3, workers=0, pin_memory=False)
+    sizes = LoaderSizes(batch_size=2, replicas=3, workers=0, pin_memory=False)
     loader, _ = loader_of(EchoSource(12), sizes, accumulate=2, epochs=1)
     assert [len(batch.sample_indices_B) for batch in batches(loader)] == [6, 6]
     assert len(loader) == 2

@@ -6,6 +6,7 @@ import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard
 
+from accel_train.config.plan import divide
 from accel_train.data.sampler import PADDING, EvaluationSampler, ImageOrder, UpdateSampler
 
 
@@ -23,7 +24,8 @@ def shards(sampler: Any, processes: int) -> list[list[list[int]]]:
 
 def update_sampler(images: int, batch_size: int, processes: int, accumulate: int, epochs: int = 1) -> UpdateSampler:
     order = ImageOrder(3, images)
-    return UpdateSampler(order, batch_size=batch_size, processes=processes, accumulate=accumulate, epochs=epochs)
+    blocks = divide(processes * accumulate, processes)
+    return UpdateSampler(order, batch_size=batch_size, blocks=blocks, epochs=epochs)
 
 
 @pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
@@ -35,9 +37,8 @@ def test_micro_batches_do_not_depend_on_per_read(
     """With epochs of three updates, most reads cross the end of an epoch, and the last one is not full."""
 
     def micro_batches(per_read: int) -> list[list[list[int]]]:
-        sampler = UpdateSampler(
-            ImageOrder(3, 100), batch_size=5, processes=processes, accumulate=accumulate, epochs=3, per_read=per_read
-        )
+        blocks = divide(6, processes)
+        sampler = UpdateSampler(ImageOrder(3, 100), batch_size=5, blocks=blocks, epochs=3, per_read=per_read)
         sampler.first_update = first_update
         reads = shards(sampler, processes)
         assert {len(own) for own in reads} == {len(sampler)}
@@ -50,7 +51,7 @@ def test_micro_batches_do_not_depend_on_per_read(
 
 
 def test_read_is_not_larger_than_the_run() -> None:
-    sampler = UpdateSampler(ImageOrder(3, 100), batch_size=5, processes=2, accumulate=3, epochs=1, per_read=1000)
+    sampler = UpdateSampler(ImageOrder(3, 100), batch_size=5, blocks=divide(6, 2), epochs=1, per_read=1000)
     assert [len(read) for read in sampler] == [90]
 
 
@@ -107,6 +108,35 @@ def test_update_has_the_same_images_on_any_number_of_processes(processes: int, a
         assert taken == expected.tolist()  # concatenated by process, even in the same order
 
 
+@pytest.mark.parametrize(("micro_batches", "processes"), [(8, 3), (8, 5), (6, 5), (7, 4)])
+@pytest.mark.parametrize("per_read", [1, 3, 1000])
+def test_processes_that_do_not_divide_the_micro_batches_share_them(
+    micro_batches: int, processes: int, per_read: int
+) -> None:
+    """A process with fewer than others gets its last one again, for the loop to ignore."""
+    order, blocks = ImageOrder(3, 100), divide(micro_batches, processes)
+    sampler = UpdateSampler(order, batch_size=2, blocks=blocks, epochs=2, per_read=per_read)
+    updates, most = 100 // (2 * micro_batches), len(blocks[0])
+    epochs = [order.sample_indices(e)[: updates * 2 * micro_batches].reshape(updates, -1, 2).tolist() for e in (0, 1)]
+    for reads, block in zip(shards(sampler, processes), blocks, strict=True):
+        found = [read[i : i + 2] for read in reads for i in range(0, len(read), 2)]
+        own = [update[block[min(m, len(block) - 1)]] for e in epochs for update in e for m in range(most)]
+        assert found[: len(own)] == own
+
+
+@pytest.mark.parametrize("per_read", [1, 3])
+def test_stages_of_a_replica_read_the_same(per_read: int) -> None:
+    order, blocks = ImageOrder(3, 50), divide(6, 2)
+    sampler = UpdateSampler(order, batch_size=2, blocks=blocks, stages=3, epochs=1, per_read=per_read)
+    alone = UpdateSampler(order, batch_size=2, blocks=blocks, epochs=1, per_read=per_read)
+    replicas = shards(alone, 2)
+    assert shards(sampler, 6) == [replicas[process // 3] for process in range(6)]
+    evaluated = EvaluationSampler(11, batch_size=2, replicas=2, stages=3)
+    replicas = shards(EvaluationSampler(11, batch_size=2, replicas=2), 2)
+    assert shards(evaluated, 6) == [replicas[process // 3] for process in range(6)]
+    assert len(evaluated) == len(replicas[0])
+
+
 @pytest.mark.parametrize(("images", "updates"), [(36, 3), (47, 3), (48, 4), (12, 1)])
 def test_incomplete_last_update_is_dropped(images: int, updates: int) -> None:
     sampler = update_sampler(images, 2, 2, 3)
@@ -125,7 +155,7 @@ def test_iteration_can_be_repeated() -> None:
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_evaluation_reads_every_image_once_in_the_same_number_of_batches(images: int, processes: int) -> None:
     """m01: 9, 17 and 3 images in batches of 4."""
-    sampler = EvaluationSampler(images, batch_size=4, processes=processes)
+    sampler = EvaluationSampler(images, batch_size=4, replicas=processes)
     by_process = shards(sampler, processes)
     seen = [i for batches in by_process for batch in batches for i in batch]
     assert sorted(i for i in seen if i != PADDING) == list(range(images))
@@ -134,8 +164,8 @@ def test_evaluation_reads_every_image_once_in_the_same_number_of_batches(images:
 
 
 def test_evaluation_reads_images_in_order() -> None:
-    assert lists(EvaluationSampler(9, batch_size=4, processes=1)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, -1, -1, -1]]
-    assert shards(EvaluationSampler(9, batch_size=2, processes=2), 2) == [
+    assert lists(EvaluationSampler(9, batch_size=4, replicas=1)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, -1, -1, -1]]
+    assert shards(EvaluationSampler(9, batch_size=2, replicas=2), 2) == [
         [[0, 1], [4, 5], [8, -1]],
         [[2, 3], [6, 7], [-1, -1]],
     ]

@@ -17,6 +17,7 @@ from accel_train.run.learning_notes import (
     few_updates,
     high_rate,
     memorized,
+    uneven_shares,
 )
 
 TEN = tuple("0123456789")
@@ -229,3 +230,26 @@ def test_rate_above_the_limit_is_noted_at_the_start(given: dict[str, Any], note:
     config, plan = planned(60_000, **given)
     assert high_rate(config, plan) == ((note,) if note else ())
     assert set(high_rate(config, plan)) <= set(at_start(config, plan))
+
+
+@pytest.mark.parametrize(
+    ("processes", "notes"),
+    [
+        (1, []),
+        (2, []),
+        (
+            3,
+            ["3 processes share 8 micro-batches per update unequally, and wait 11% of the time; 2 or 8 would not wait"],
+        ),
+        (
+            7,
+            ["7 processes share 8 micro-batches per update unequally, and wait 43% of the time; 4 or 8 would not wait"],
+        ),
+        (8, []),
+    ],
+)
+def test_processes_that_wait_for_others_with_more_micro_batches_are_noted(processes: int, notes: list[str]) -> None:
+    config, _ = planned(global_batch_size=512)
+    plan = make_plan(config, processes, 12_800)
+    assert list(uneven_shares(plan)) == notes
+    assert set(notes) <= set(at_start(config, plan))

@@ -47,7 +47,7 @@ def run(models: list[Net], updates: int, micro_batches: int) -> None:
                 batch_norms[process].begin_micro_batch()
                 model(images(update, index))
                 batch_norms[process].end_micro_batch()
-        total = torch.stack([each.take_change() for each in batch_norms]).sum(dim=0)
+        total = torch.stack([each.take_change() for each in batch_norms for _ in range(share)]).sum(dim=0)
         for each in batch_norms:
             each.end_update(total, micro_batches)
 
@@ -108,7 +108,7 @@ def test_without_momentum_buffers_are_means_over_updates() -> None:
             batch_norm.begin_micro_batch()
             model(torch.tensor([[1.0], [3.0]]) * (10 * update + index))
             batch_norm.end_micro_batch()
-        batch_norm.end_update(batch_norm.take_change(), 2)
+        batch_norm.end_update(batch_norm.take_change() + batch_norm.take_change(), 2)
     assert model.running_mean is not None
     assert model.running_var is not None
     assert model.running_mean.item() == pytest.approx(2 * (0 + 1 + 10 + 11 + 20 + 21) / 6)
@@ -173,3 +173,45 @@ def test_state_dict_of_flattened_buffers_can_be_loaded() -> None:
     run([model], 2, 2)
     fresh.load_state_dict(model.state_dict())
     assert torch.equal(fresh.layers(images(9, 0)), model.layers(images(9, 0)))
+
+
+@pytest.mark.parametrize("waiting", [1, 2, 4])
+def test_backward_passes_may_wait_for_later_forward_passes(waiting: int) -> None:
+    """As in a pipeline; changes are taken in the order of the micro-batches."""
+
+    def gradients(waiting: int) -> tuple[list[Tensor], list[Tensor]]:
+        model = Net().layers
+        batch_norm = BatchNormBuffers(model)
+        losses: list[Tensor] = []
+        for index in range(4):
+            batch_norm.begin_micro_batch()
+            losses.append(model(images(0, index)).square().mean())
+            batch_norm.end_micro_batch()
+            if len(losses) == waiting:
+                losses.pop(0).backward()
+        for loss in losses:
+            loss.backward()
+        found = [p.grad for p in model.parameters() if p.grad is not None]
+        return found, [batch_norm.take_change() for _ in range(4)]
+
+    for found, expected in zip(gradients(waiting), gradients(1), strict=True):
+        assert found
+        assert all(map(torch.equal, found, expected))
+
+
+def test_recomputed_forward_passes_do_not_count() -> None:
+    """As by activation checkpointing, whose backward pass repeats the forward pass."""
+    once, twice = Net(), Net()
+    for model in (once, twice):
+        batch_norm = BatchNormBuffers(model)
+        for index in range(2):
+            batch_norm.begin_micro_batch()
+            model(images(0, index))
+            batch_norm.end_micro_batch()
+            if model is twice:
+                model(images(0, index))
+        batch_norm.end_update(batch_norm.take_change() + batch_norm.take_change(), 2)
+    for name, buffer in running(dict(once.named_buffers())).items():
+        assert torch.equal(buffer, twice.get_buffer(name))
+    assert int(once.get_buffer("layers.1.num_batches_tracked")) == 1
+    assert int(twice.get_buffer("layers.1.num_batches_tracked")) == 1

@@ -70,14 +70,18 @@ def expected(updates: int) -> tuple[list[Tensor | None], Tensor]:
 @pytest.mark.parametrize("average", [StrategyAverage, TreeAverage])
 def test_gradients_and_buffers_are_means_over_micro_batches(average: type[StrategyAverage | TreeAverage]) -> None:
     net, strategy, quiet = make_net(), RecordingDDP(), []
-    gradients = average(ACCELERATOR, strategy, net, BatchNormBuffers(net), small_plan(accumulate=ACCUMULATE))
+    batch_norm = BatchNormBuffers(net)
+    gradients = average(ACCELERATOR, strategy, net, batch_norm, small_plan(accumulate=ACCUMULATE))
     for _ in range(2):
         net.zero_grad()
         for micro_batch in range(ACCUMULATE):
-            with gradients.begin_micro_batch(last=micro_batch == ACCUMULATE - 1):
+            with gradients.passes(last=micro_batch == ACCUMULATE - 1):
                 quiet.append(strategy.quiet)
-                loss_of(net, micro_batch).backward()
-            gradients.end_micro_batch()
+                batch_norm.begin_micro_batch()
+                loss = loss_of(net, micro_batch)
+                batch_norm.end_micro_batch()
+                loss.backward()
+            gradients.take()
         gradients.finish()
     by_hand, running_mean = expected(updates=2)
     for parameter, gradient in zip(net.parameters(), by_hand, strict=True):
@@ -94,11 +98,15 @@ def test_tree_average_adds_in_the_order_of_the_tree() -> None:
         return flat_gradients([p for p in net.parameters() if p.requires_grad])
 
     net = make_net().float()
-    gradients = TreeAverage(ACCELERATOR, RecordingDDP(), net, BatchNormBuffers(net), small_plan(accumulate=ACCUMULATE))
+    batch_norm = BatchNormBuffers(net)
+    gradients = TreeAverage(ACCELERATOR, RecordingDDP(), net, batch_norm, small_plan(accumulate=ACCUMULATE))
     for micro_batch in range(ACCUMULATE):
-        with gradients.begin_micro_batch(last=False):
-            net(images(micro_batch).float()).square().mean().backward()
-        gradients.end_micro_batch()
+        with gradients.passes(last=False):
+            batch_norm.begin_micro_batch()
+            loss = net(images(micro_batch).float()).square().mean()
+            batch_norm.end_micro_batch()
+            loss.backward()
+        gradients.take()
     gradients.finish()
     a, b, c, d, e, f = map(leaf, range(ACCUMULATE))
     total = (((a + b) + (c + d)) + (e + f)) / ACCUMULATE

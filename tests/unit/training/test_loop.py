@@ -1,6 +1,7 @@
 """The loop yields its events in order, resumes in mid-epoch, and ends for the right reason."""
 
 from collections.abc import Iterator
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,13 @@ from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.events import EpochByRank, EpochEnd, Event, Progress, RankEpoch, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
-from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.loop import Training, train
 from accel_train.training.metrics import Means, Sums
 from accel_train.training.nonfinite import Diverged
 from accel_train.training.state import TrainingState
 from accel_train.training.timing import Timing
+from accel_train.training.updater import Updated
 
 CPU = torch.device("cpu")
 
@@ -41,20 +42,19 @@ class Parts:
     def training(self, target_accuracy: float | None = None, patience: int | None = None) -> Training:
         parts: dict[str, Any] = {
             "plan": self.plan,
-            "strategy": DDP(),
             "batches": SimpleNamespace(micro_batches=self.micro_batches),
             "updater": SimpleNamespace(
                 model=self.net,
                 accelerator=SimpleNamespace(device=CPU, reduce=lambda tensor, reduction: tensor),
                 epoch_sums=self.sums,
-                micro_batch=self.micro_batch,
-                finish=self.finish,
+                own=self.plan.blocks[0],
+                strategy=DDP(),
+                timing=self.timing,
+                update=self.update,
             ),
-            "batch_norm": BatchNormBuffers(self.net),
             "validation": self.validation,
             "nonfinite": SimpleNamespace(check=lambda update: self.calls.append(f"check {update}")),
             "early_stopping": EarlyStopping(target_accuracy, patience),
-            "timing": self.timing,
             "rank_report": self.report,
             "log_every": self.log_every,
         }
@@ -66,17 +66,19 @@ class Parts:
                 torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), torch.tensor([2 * number, 2 * number + 1])
             )
 
-    def micro_batch(self, batch: Batch, update: int, m: int) -> Tensor:
+    def update(self, micro_batches: Iterator[Batch], update: int) -> Updated:
         assert self.net.training
-        self.calls.append(f"micro-batch {update}.{m}")
-        loss = torch.tensor(float(1 + update + m))
-        self.sums.add_batch(loss, torch.tensor([[1.0, 0.0]] * 2), batch.labels_B)
-        return loss
-
-    def finish(self, update: int) -> None:
+        losses: list[Tensor] = []
+        sample_indices: list[Tensor] = []
+        for m, batch in enumerate(islice(micro_batches, self.plan.accumulate)):
+            self.calls.append(f"micro-batch {update}.{m}")
+            losses.append(torch.tensor(float(1 + update + m)))
+            sample_indices.append(batch.sample_indices_B)
+            self.sums.add_batch(losses[-1], torch.tensor([[1.0, 0.0]] * 2), batch.labels_B)
         self.calls.append(f"finish {update}")
         for parameter in self.net.parameters():
             parameter.grad = torch.full_like(parameter, 3.0 + update)
+        return Updated(losses, sample_indices, None)
 
     def report(self, epoch: int, update: int, sums: Sums, images_per_second: float) -> EpochByRank:
         loss, _, _, images = sums.since_load.tolist()

@@ -24,7 +24,9 @@ def watch(norm: float = 3.0, losses: Sequence[float] = (), accumulate: int = 1) 
     for loss in losses:
         sums.add_batch(torch.tensor(loss, dtype=torch.float64), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
     plan = small_plan(accumulate=accumulate, learning_rate=Schedule("linear", peak=1.0, total_updates=16))
-    return module, NonfiniteCheck(module, DDP(), None, sums, plan, hint=lambda updates: f"after {updates} updates")
+    return module, NonfiniteCheck(
+        module, DDP(), None, sums, plan, plan.accumulate, hint=lambda updates: f"after {updates} updates"
+    )
 
 
 def test_finite_losses_and_weights_pass() -> None:

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from accel_train.config.plan import divide
 from accel_train.training.tree_reduce import Sum, TreeReduce, combine, flat_gradients, set_gradients, subtrees
 
 FLOATS = 999
-CUTS = [(size, processes) for size in range(1, 17) for processes in range(1, 17) if size % processes == 0]
+CUTS = [(size, processes) for size in range(1, 17) for processes in range(1, size + 1)]
 
 
 def vectors(micro_batches: int) -> list[Tensor]:
@@ -25,14 +26,14 @@ def tree(level: list[Tensor]) -> Tensor:
 
 @pytest.mark.parametrize(("micro_batches", "processes"), CUTS)
 def test_sum_equals_tree_on_any_number_of_processes(micro_batches: int, processes: int) -> None:
-    leaves, share = vectors(micro_batches), micro_batches // processes
+    leaves = vectors(micro_batches)
     found: list[Sum] = []
-    for process in range(processes):
+    for block in divide(micro_batches, processes):
         of_process: list[Sum] = []
-        for index in range(process * share, (process + 1) * share):
+        for index in block:
             combine(of_process, Sum(index, index + 1, leaves[index].clone()), micro_batches)
-            assert len(of_process) <= 2 * share.bit_length() - 1
-        assert [(s.start, s.end) for s in of_process] == subtrees(micro_batches, process * share, (process + 1) * share)
+            assert len(of_process) <= 2 * len(block).bit_length() - 1
+        assert [(s.start, s.end) for s in of_process] == subtrees(micro_batches, block.start, block.stop)
         for part in of_process:
             combine(found, part, micro_batches)
     ((start, end, vector),) = found
@@ -63,7 +64,7 @@ def test_block_is_split_into_the_largest_subtrees(
 
 
 def test_single_process_sums_alone_and_starts_again() -> None:
-    tree_reduce = TreeReduce(micro_batches=7, processes=1, rank=0)
+    tree_reduce = TreeReduce([range(7)], rank=0)
     for _ in range(2):
         for vector in vectors(7):
             tree_reduce.add(vector)
@@ -71,7 +72,7 @@ def test_single_process_sums_alone_and_starts_again() -> None:
 
 
 def test_missing_micro_batch_is_an_error() -> None:
-    tree_reduce = TreeReduce(micro_batches=2, processes=1, rank=0)
+    tree_reduce = TreeReduce([range(2)], rank=0)
     tree_reduce.add(torch.ones(3))
     with pytest.raises(AssertionError, match="not all micro-batches"):
         tree_reduce.total()

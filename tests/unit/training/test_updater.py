@@ -5,6 +5,7 @@ Shape suffixes: B images.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,13 +70,17 @@ def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **c
     optimizer: Any = SimpleNamespace(optimizer=torch.optim.SGD(net.parameters(), lr=0.0))
     # The tree is that of a single process: gradients are not exchanged here.
     alone: Any = SimpleNamespace(process_index=0, no_sync=nothing)
+    batch_norm = BatchNormBuffers(net)
     values: dict[str, Any] = {
         "accelerator": accelerator,
         "model": net,
         "prepared_optimizer": optimizer,
-        "gradients": TreeAverage(alone, OneProcess(), net, BatchNormBuffers(net), plan),
+        "strategy": OneProcess(),
+        "gradients": TreeAverage(alone, OneProcess(), net, batch_norm, plan),
+        "batch_norm": batch_norm,
         "ema": None,
         "plan": plan,
+        "own": plan.blocks[0],
         "seed": SEED,
         "label_smoothing": 0.1,
         "clip_norm": None,
@@ -93,8 +98,10 @@ def batch(number: int, size: int = 2) -> Batch:
 
 
 def do_update(updater: Updater, update: int) -> tuple[list[Tensor], Tensor | None]:
-    losses = [updater.micro_batch(batch(10 * update + m), update, m) for m in range(updater.plan.accumulate)]
-    return losses, updater.finish(update)
+    reads = (batch(10 * update + m) for m in count())
+    updated = updater.update(reads, update)
+    assert next(reads).sample_indices_B[0] == 2 * (10 * update + updater.plan.accumulate)  # not one read too many
+    return updated.losses, updated.clipped_norm
 
 
 def test_updates_equal_hand_computation() -> None:
@@ -144,10 +151,9 @@ def test_ema_follows_the_updated_weights() -> None:
 def test_random_numbers_are_keyed_by_update_and_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[int] = []
     monkeypatch.setattr(updater_module, "seed_libraries", keys.append)
-    updater = make_updater(make_net(), small_plan(processes=1, accumulate=3))
+    updater = make_updater(make_net(), small_plan(accumulate=3), own=range(3, 6))
     for update in (0, 1):
         do_update(updater, update)
-    # Rank 1 has the micro-batches 3 to 5 of each update.
     assert keys == [make_key(SEED, "update", update, index) for update in (0, 1) for index in (3, 4, 5)]
 
 
@@ -175,15 +181,39 @@ def test_unused_parameter_is_rejected_in_the_first_update_of_an_epoch(update: in
             logits_BK: Tensor = self.used(images_B)
             return logits_BK
 
-    ignoring: Any = SimpleNamespace(
-        begin_micro_batch=lambda last: nothing(), end_micro_batch=lambda: None, finish=lambda: None
-    )
+    ignoring: Any = SimpleNamespace(passes=lambda last: nothing(), take=lambda: None, finish=lambda: None)
     updater = make_updater(Spare(), small_plan(accumulate=2), gradients=ignoring)
-    updater.micro_batch(batch(0), update + 1, 0)
-    updater.micro_batch(batch(1), update + 1, 1)  # not the first update: not checked
-    updater.micro_batch(batch(0), update, 0)
+    do_update(updater, update + 1)  # not the first update: not checked
     with pytest.raises(UserError, match=r"parameter spare\.weight and 1 more"):
-        updater.micro_batch(batch(1), update, 1)
+        do_update(updater, update)
+
+
+@pytest.mark.parametrize("collective", [False, True])
+def test_process_with_fewer_micro_batches_takes_part_only_in_collective_passes(collective: bool) -> None:
+    """Three micro-batches on two processes: the second one has one, and reads two."""
+
+    class Recording(OneProcess):
+        collective_forward = collective
+
+    lasts: list[bool] = []
+
+    def passes(last: bool) -> Any:
+        lasts.append(last)
+        return nothing()
+
+    net, taken = make_net(), list[Tensor]()
+    recording: Any = SimpleNamespace(
+        passes=passes, take=lambda: taken.append(net.weight.grad.clone()), finish=lambda: None
+    )
+    plan = small_plan(processes=2, global_batch=6)
+    assert plan.blocks == (range(2), range(2, 3))
+    updater = make_updater(net, plan, strategy=Recording(), gradients=recording, own=plan.blocks[1], clip_norm=None)
+    losses, _ = do_update(updater, 0)
+    assert lasts == ([False, True] if collective else [True])
+    assert len(losses) == len(taken) == 1
+    assert net.weight.grad is not None
+    assert torch.equal(net.weight.grad, taken[0])  # what has no weight adds nothing
+    assert updater.epoch_sums.tensor[3] == 2
 
 
 def test_loss_scaler_needs_accelerates_step() -> None:

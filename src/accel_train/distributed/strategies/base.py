@@ -33,6 +33,11 @@ class Strategy(Protocol):
         """True if torch's fused optimizers take the prepared parameters."""
         ...
 
+    @property
+    def collective_forward(self) -> bool:
+        """True if a forward pass communicates: every process must make as many as the others."""
+        ...
+
     def plugin(self, environ: Mapping[str, str]) -> Any:
         """Return the plugin that the Accelerator is made with, or None.
 

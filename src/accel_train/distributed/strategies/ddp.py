@@ -17,6 +17,7 @@ class DDP:
     name = "DDP"
     exact_supported = True
     batch_size_search_supported = True
+    collective_forward = False
     fused_optimizer = True
 
     def plugin(self, environ: Mapping[str, str]) -> None:

@@ -28,6 +28,7 @@ class FSDP2:
     name = "FSDP2"
     exact_supported = False
     batch_size_search_supported = False
+    collective_forward = True
     fused_optimizer = False  # torch 2.14 has no fused SGD for DTensors
 
     def plugin(self, environ: Mapping[str, str]) -> FullyShardedDataParallelPlugin:
