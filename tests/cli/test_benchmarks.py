@@ -45,6 +45,21 @@ def test_accuracy_is_compared_with_equal_settings(run: Runner) -> None:
     assert abs(accuracies[0] - accuracies[1]) < 8
 
 
+def test_idle_share_of_a_pipeline_is_about_that_of_the_formula(run: Runner) -> None:
+    ended = bench(
+        run, "pipeline", "--model", "pauses", "--micro-batches", "1", "4", "--batch-size", "2", "--svg", "a.svg"
+    )
+    assert ended.code == 0, ended.err
+    rows = [line.strip("| ").split(" | ") for line in ended.out.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [["1", "50 %"], ["4", "20 %"]]
+    for (_, formula, *found), slack in zip(rows, (8, 15), strict=True):
+        least = int(formula.split()[0])
+        assert all(least - 1 <= int(share.split()[0]) <= least + slack for share in found), rows
+    drawing = (run.folder / "a.svg").read_text(encoding="utf-8")
+    assert drawing.startswith("<svg")
+    assert drawing.count("<circle") == 4 + 3  # measured, and the legend
+
+
 def test_gpu_benchmark_needs_a_gpu_or_cpu_option(run: Runner) -> None:
     refused = bench(run, "gpu")
     assert refused.code == 1

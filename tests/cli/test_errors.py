@@ -39,8 +39,8 @@ READ_BY_TYPER = {
         "--schedule onecycle: must be one of constant, cosine, step, linear",
         "did you mean cosine?",
     ),
-    "--strategy fsdp": ("--strategy fsdp: must be one of auto, ddp, fsdp2", "did you mean fsdp2?"),
-    "--strategy DDP": ("--strategy DDP: must be one of auto, ddp, fsdp2", "did you mean ddp?"),
+    "--strategy fsdp": ("--strategy fsdp: must be one of auto, ddp, fsdp2, hsdp, dp, pipeline", "did you mean fsdp2?"),
+    "--strategy DDP": ("--strategy DDP: must be one of auto, ddp, fsdp2, hsdp, dp, pipeline", "did you mean ddp?"),
     "--lr-scaling square-root": ("--lr-scaling square-root: must be one of none, linear, sqrt", "did you mean sqrt?"),
     "--augment heavy": ("--augment heavy: must be one of none, light, standard", "did you mean standard?"),
     "--milestones 3,x --schedule step": ("--milestones x: must be a number", MEANING),
@@ -128,6 +128,10 @@ READ_BY_TYPER = {
     "--max-lr 0.1 --lr 0.1": ("--max-lr has no effect with --lr alone", "add --lr-scaling linear or sqrt"),
     "--gamma 2": ("--gamma 2: must be less than 1", MEANING),
     "--exact --compile": ("--exact does not work with --compile yet", "leave one of them out"),
+    "--activation-checkpointing --compile": (
+        "--activation-checkpointing does not work with --compile yet",
+        "leave one of them out",
+    ),
     "--global-batch-size 64 --accumulate 2": (
         "--accumulate 2 and --global-batch-size 64 leave the batch size open",
         "add --batch-size, or leave out --accumulate: it follows from the others",
@@ -228,6 +232,16 @@ READ_BY_TORCH = {
     "--optimizer adamw --lr-scaling sqrt --batch-size 1400": (
         "the sqrt scaling rule cannot take adamw from 256 to 1400 images per update",
         "use at most 1280 images per update, --max-lr 0.008, or --lr-scaling none",
+    ),
+    "--shard-size 2": ("--shard-size 2 has no effect with --strategy ddp", "leave it out, or add --strategy hsdp"),
+    "--strategy hsdp": ("--strategy hsdp needs --shard-size", "add --shard-size N"),
+    "--strategy hsdp --shard-size 2": (
+        "HSDP has no effect on a single process",
+        "use --strategy ddp, or add --processes",
+    ),
+    "--strategy dp --device cpu": (
+        "--strategy dp needs two GPUs or more, and this run has 0 GPUs",
+        "use DDP: accel_train train --processes 2 …, without --strategy, on GPUs or with --device cpu",
     ),
     "--profile --epochs 1 --limit 64": (
         "--profile needs 20 updates, but the run has 8",

@@ -26,8 +26,17 @@ session = Session(run, StopSignals())
 
 
 def write_gradient(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    gradient = torch.cat([p.grad.flatten() for group in optimizer.param_groups for p in group["params"]])
+    """Write the gradients, collected as the state of the model is."""
+    model = run.plain_model
+    weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.copy_(parameter.grad)
+    found = run.processes.full_weights(run.training.updater.model)
+    model.load_state_dict(weights)
     if run.processes.is_main:
+        gradient = torch.cat([tensor.flatten() for name, tensor in found.items() if name.endswith(("weight", "bias"))])
         safetensors.torch.save_file({"gradient": gradient}, folder / "gradient.safetensors")
     hook.remove()
 

@@ -1,5 +1,6 @@
-"""FSDP2 on two processes stores half of the model on each and computes what DDP computes."""
+"""FSDP2 and HSDP store a share of the model on each process and compute what DDP computes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from torch import nn
 from accel_train.distributed.accelerator import start, stop
 from accel_train.training.batch_norm import BatchNormBuffers
 
-strategy, precision = sys.argv[1:]
-processes = start(device="cpu", backend=None, precision=precision, timeout=60, strategy=strategy)
+strategy, precision, options = sys.argv[1:]
+processes = start(
+    device="cpu", backend=None, precision=precision, timeout=60, strategy=strategy, options=json.loads(options)
+)
 accelerator, strategy = processes.accelerator, processes.strategy
 
 def build():
@@ -33,7 +36,7 @@ plain = strategy.plain_model(accelerator, model)
 batch_norm = BatchNormBuffers(plain)
 losses, norms = [], []
 for update in range({UPDATES}):
-    torch.manual_seed(2 * update + processes.rank)
+    torch.manual_seed(processes.count * update + processes.rank)
     optimizer.zero_grad()
     batch_norm.begin_micro_batch()
     images = torch.randn(4, 3, 32, 32, dtype=processes.dtype).to(memory_format=torch.channels_last)
@@ -46,7 +49,7 @@ for update in range({UPDATES}):
     optimizer.step()
     change = batch_norm.take_change()
     if change.numel():
-        batch_norm.end_update(accelerator.reduce(change, "sum"), 2)
+        batch_norm.end_update(accelerator.reduce(change, "sum"), processes.count)
     losses.append(accelerator.reduce(loss.detach(), "mean").item())
 
 weights = processes.full_weights(model)
@@ -71,35 +74,59 @@ stop()
 """
 
 
-def on_two(run: Runner, *words: str | Path) -> Any:
-    """Run a script on two processes and return the JSON line that rank 0 prints."""
-    ended = run.script(*words, processes=2, CUDA_VISIBLE_DEVICES="")
+def trained(run: Runner, strategy: str, precision: str = "fp64", processes: int = 2, **options: int) -> Any:
+    """Return what `TRAINS` prints."""
+    return result(run, "-c", TRAINS, strategy, precision, json.dumps(options), processes=processes)
+
+
+def result(run: Runner, *words: str | Path, processes: int = 2) -> Any:
+    """Run a script and return the JSON line that rank 0 prints."""
+    ended = run.script(*words, processes=processes, CUDA_VISIBLE_DEVICES="")
     assert ended.code == 0, ended.err
     assert "Warning" not in ended.err
     (found,) = ended.records
     return found
 
 
-def test_each_process_stores_half_and_clips_by_the_full_norm(run: Runner) -> None:
-    ddp, fsdp2 = (on_two(run, "-c", TRAINS, strategy, "fp64") for strategy in ("ddp", "fsdp2"))
-    assert (ddp["strategy"], fsdp2["strategy"]) == ("DDP", "FSDP2")
-    for part, whole in ddp["bytes"].items():
-        assert fsdp2["bytes"][part] == pytest.approx(whole / 2, rel=0.05), part
+@pytest.mark.parametrize(
+    ("processes", "sharded"),
+    [
+        (2, {"FSDP2": ("fsdp2", {}, 1 / 2)}),
+        slow(
+            4,
+            {
+                "FSDP2": ("fsdp2", {}, 1 / 4),
+                "HSDP: 2 replicas × 2 shards": ("hsdp", {"shard_size": 2}, 1 / 2),
+            },
+        ),
+    ],
+    ids=["2 processes", "4 processes"],
+)
+def test_each_process_stores_its_share_and_clips_by_the_full_norm(
+    run: Runner, processes: int, sharded: dict[str, tuple[str, dict[str, int], float]]
+) -> None:
+    ddp = trained(run, "ddp", processes=processes)
+    assert ddp["strategy"] == "DDP"
     assert min(ddp["norms"]) > 2 * CLIPPED_TO
-    for name in ("losses", "norms", "clipped", "statistics", "weights"):
-        assert fsdp2[name] == pytest.approx(ddp[name], rel=1e-6), name
-    assert fsdp2["clipped"] == pytest.approx(CLIPPED_TO, rel=1e-6)
+    for description, (strategy, options, share) in sharded.items():
+        found = trained(run, strategy, processes=processes, **options)
+        assert found["strategy"] == description
+        for part, whole in ddp["bytes"].items():
+            assert found["bytes"][part] == pytest.approx(whole * share, rel=0.05), (description, part)
+        for name in ("losses", "norms", "clipped", "statistics", "weights"):
+            assert found[name] == pytest.approx(ddp[name], rel=1e-6), (description, name)
+        assert found["clipped"] == pytest.approx(CLIPPED_TO, rel=1e-6)
 
 
 def test_bf16_keeps_fp32_weights_and_matches_ddp(run: Runner) -> None:
-    ddp, fsdp2 = (on_two(run, "-c", TRAINS, strategy, "bf16") for strategy in ("ddp", "fsdp2"))
+    ddp, fsdp2 = (trained(run, strategy, "bf16") for strategy in ("ddp", "fsdp2"))
     assert fsdp2["losses"][0] == pytest.approx(ddp["losses"][0], rel=1e-5)
     assert fsdp2["norms"][0] == pytest.approx(ddp["norms"][0], rel=0.02)
     assert fsdp2["types"] == ddp["types"] == ["torch.float32", "torch.int64"]
 
 
 def test_fewer_validation_images_than_processes_times_batch_size_are_counted(run: Runner) -> None:
-    ddp, fsdp2 = (on_two(run, HERE / "count_images.py", strategy, "3") for strategy in ("ddp", "fsdp2"))
+    ddp, fsdp2 = (result(run, HERE / "count_images.py", strategy, "3") for strategy in ("ddp", "fsdp2"))
     assert fsdp2[0] == 3
     assert fsdp2[2] == pytest.approx(ddp[2], rel=1e-6)
 
@@ -114,6 +141,7 @@ def test_training_with_batch_norm_and_dropout_matches_ddp(
 ) -> None:
     options = {"data": "networks:fashion", "model": "networks:normalised", "global_batch_size": 96, "batch_size": 24}
     options |= {"lr": 0.05, "warmup_epochs": 0, "epochs": 1, "log_every": 1, "limit": limit, "precision": precision}
+    options["clip_norm"] = 0.5
     for strategy in ("ddp", "fsdp2"):
         words = flags({**options, "device": "cpu", "strategy": strategy, "output": run.folder / strategy})
         ended = run("train", *words, processes=2, PYTHONPATH=str(HERE), CUDA_VISIBLE_DEVICES="")

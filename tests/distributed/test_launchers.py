@@ -30,6 +30,7 @@ FOR_GPUS: dict[str, dict[str, Any]] = {
     "ddp_2_nodes": {"distributed_type": "MULTI_GPU", "num_processes": 16, "num_machines": 2},
     "fsdp2": {"distributed_type": "FSDP", "num_processes": 8, "num_machines": 1},
     "fsdp2_2_nodes": {"distributed_type": "FSDP", "num_processes": 16, "num_machines": 2},
+    "hsdp": {"distributed_type": "FSDP", "num_processes": 16, "num_machines": 2},
 }
 """What accelerate reads from the files that need GPUs."""
 
@@ -163,7 +164,11 @@ def test_configs_for_gpus_are_read_by_accelerate(name: str) -> None:
         assert stored.fsdp_config["fsdp_version"] == 2
     if stored.num_machines == 2:
         assert (stored.machine_rank, stored.main_process_ip, stored.rdzv_backend) == (0, "10.0.0.1", "static")
+    if name == "hsdp":
+        sizes = stored.parallelism_config
+        assert (sizes["parallelism_config_dp_replicate_size"], sizes["parallelism_config_dp_shard_size"]) == (2, 8)
 
 
 def test_every_accelerate_config_is_tested() -> None:
-    assert {path.stem for path in CONFIGS.iterdir()} == {"cpu", "cpu_2_processes", "fsdp2_cpu_2_processes", *FOR_GPUS}
+    on_cpus = {"cpu", "cpu_2_processes", "fsdp2_cpu_2_processes", "hsdp_cpu_4_processes"}
+    assert {path.stem for path in CONFIGS.iterdir()} == on_cpus | FOR_GPUS.keys()

@@ -7,57 +7,35 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from helpers.checkpoints import WRITES_RESTORED_TENSORS, stored
 from helpers.comparing import flags
 from helpers.runner import Runner, read_metrics
-from torch import Tensor
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-from torch.distributed.checkpoint.state_dict_loader import load
 
 pytestmark = pytest.mark.xdist_group("resuming")  # the tests share runs
 
 OPTIONS = {
-    **{"model": "wide_resnet_10_1", "limit": 320, "epochs": 1, "batch_size": 8, "global_batch_size": 16},
+    **{"model": "wide_resnet_10_1", "limit": 320, "epochs": 1, "batch_size": 4, "global_batch_size": 16},
     **{"lr": 0.01, "augment": "standard", "log_every": 1, "save_every": "5updates", "keep": 8, "device": "cpu"},
     "ema": 100,
 }
-PLACES = {"one process": (1, "auto"), "DDP": (2, "ddp"), "FSDP2": (2, "fsdp2")}
-WRITES_RESTORED_TENSORS = """
-import os, sys
-import safetensors.torch
-from accel_train.checkpoints.checkpointer import load_tensors
-from accel_train.cli.app import main
-from accel_train.run import restore
-
-def load_and_write(folder, trained):
-    load_tensors(folder, trained)
-    restored = {name: trained.strategy.full(tensor).contiguous() for name, tensor in trained.by_name().items()}
-    safetensors.torch.save_file(restored, f"restored_by_{os.environ['RANK']}.safetensors")
-
-assert restore.load_tensors is load_tensors
-restore.load_tensors = load_and_write
-main()
-"""
-"""accel_train, whose ranks also write the tensors that they resume from."""
+PLACES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "one process": (1, ()),
+    "DDP": (2, ("--strategy", "ddp")),
+    "FSDP2": (2, ("--strategy", "fsdp2")),
+    "HSDP": (4, ("--strategy", "hsdp", "--shard-size", "2")),
+}
+MOVES = [*permutations(("one process", "DDP", "FSDP2"), 2), ("FSDP2", "HSDP"), ("HSDP", "one process")]
 
 
 def train(run: Runner, place: str, *more: str | Path) -> str:
     processes, strategy = PLACES[place]
-    ended = run("train", *flags(OPTIONS), "--strategy", strategy, *more, processes=processes)
+    ended = run("train", *flags(OPTIONS), *strategy, *more, processes=processes)
     assert ended.code == 0, ended.err
     return ended.out
 
 
 def losses(folder: Path, first: int, last: int) -> list[float]:
     return [r["local_loss"] for r in read_metrics(folder, "progress") if first <= r["update"] <= last]
-
-
-def stored(checkpoint: Path) -> dict[str, Tensor]:
-    """Return all tensors of a checkpoint, unsharded."""
-    reader = HuggingFaceStorageReader(str(checkpoint / "tensors"))
-    found = reader.read_metadata().state_dict_metadata
-    tensors = {name: torch.empty(of.size, dtype=of.properties.dtype) for name, of in found.items()}
-    load(tensors, storage_reader=reader, no_dist=True)
-    return tensors
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +47,11 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.folder
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # in `stored`
-@pytest.mark.parametrize(("before", "after"), list(permutations(PLACES, 2)))
+@pytest.mark.parametrize(("before", "after"), MOVES)
 def test_run_resumes_with_other_processes_and_strategy(run: Runner, unbroken: Path, before: str, after: str) -> None:
     checkpoint = unbroken / before / "checkpoints" / "update_000010"
     processes, strategy = PLACES[after]
-    words = ("train", *flags(OPTIONS), "--strategy", strategy, "--resume", checkpoint, "--output", "here")
+    words = ("train", *flags(OPTIONS), *strategy, "--resume", checkpoint, "--output", "here")
     ended = run.script("-c", WRITES_RESTORED_TENSORS, *words, processes=processes)
     assert ended.code == 0, ended.err
     assert re.search(r"^resumed at epoch \d of \d, update 10$", ended.out, re.MULTILINE)

@@ -177,14 +177,19 @@ def check(run: Runner, made: Walk, file: Path) -> bool:
     return True
 
 
+SIZES = ("dp_replicate", "dp_shard", "tp", "cp")
+
+
 def unsupported(stored: Mapping[str, Any]) -> bool:
     """Return whether a file of the wizard asks for what does not run on CPUs, or at all."""
     fsdp = stored.get("fsdp_config", {})
+    sizes = {name: stored.get("parallelism_config", {}).get(f"parallelism_config_{name}_size", 1) for name in SIZES}
     return bool(
         stored["distributed_type"] in ("DEEPSPEED", "MEGATRON_LM", "XLA")
         or stored["mixed_precision"] in ("fp16", "fp8")
         or stored.get("dynamo_config")
-        or stored.get("parallelism_config")
+        or max(sizes["tp"], sizes["cp"]) > 1
+        or sizes["dp_replicate"] * sizes["dp_shard"] not in (1, stored["num_processes"])
         or stored["debug"]
         or stored["enable_cpu_affinity"]
         or fsdp.get("fsdp_version") == 1

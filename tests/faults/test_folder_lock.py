@@ -105,6 +105,14 @@ def test_acquire_waits_for_a_holder_that_is_exiting(start: StartScript, tmp_path
     assert holder.wait(10) == 0
 
 
+def test_acquire_waits_as_long_as_asked(start: StartScript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "_WAIT_SECONDS", 0)
+    start(HOLD_FOR_A_SECOND).prints("locked")
+    lock = FolderLock(tmp_path, wait_seconds=3)
+    lock.acquire()
+    lock.release()
+
+
 def test_release_frees_the_lock_and_keeps_its_file(start: StartScript, tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("process 123456789 on a host with a long name\n" * 3)
     lock = FolderLock(tmp_path)

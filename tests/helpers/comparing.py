@@ -46,7 +46,7 @@ def mean_losses(by_rank: list[list[float]], micro_batches: int | None = None) ->
     return [share / sum(weights) for share in shares]
 
 
-def ids(folder: Path, processes: int) -> list[int]:
-    """Return a hash of the images of each update."""
-    by_rank = [[int(x, 16) for x in logged(folder, rank, "local_ids_hash")] for rank in range(processes)]
+def ids(folder: Path, processes: int, stages: int = 1) -> list[int]:
+    """Return a hash of the images of each update, which the stages of a replica share."""
+    by_rank = [[int(x, 16) for x in logged(folder, rank, "local_ids_hash")] for rank in range(0, processes, stages)]
     return [sum(shares) % 2**64 for shares in zip(*by_rank, strict=True)]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import pytest
+import torch
 
 Case = tuple[object, ...]
 
@@ -30,3 +31,9 @@ def in_turn(cases: Sequence[Case], *, times: int, quick: int, more: int = 0) -> 
         *(slow(*case) for case in repeated[quick : quick + more]),
         *(chaos(*case) for case in repeated[quick + more :]),
     ]
+
+
+def needs(gpus: int) -> pytest.MarkDecorator:
+    """Return a mark that skips a test where GPUs are missing, with their number."""
+    missing = gpus - torch.cuda.device_count()
+    return pytest.mark.skipif(missing > 0, reason=f"{missing} of the {gpus} GPUs that it needs are missing")

@@ -10,6 +10,7 @@ from accel_train.events import (
     EpochEnd,
     Event,
     HardwareRecord,
+    HostRecord,
     ModelRecord,
     PlanRecord,
     Progress,
@@ -55,6 +56,7 @@ STARTED = RunStarted(
         launched_by="accelerate launch",
         environment=(),
         identity={"device": "cpu", "CPU": "AMD EPYC", "threads": "1"},
+        hosts=(HostRecord("node1", ranks=(0, 1), devices=("cpu", "cpu"), stages=("", ""), network="lo"),),
     ),
     plan=PlanRecord(
         batch_size=32,

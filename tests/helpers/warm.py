@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
@@ -30,8 +31,17 @@ IMPORTED = (
     *("torch.distributed.fsdp", "torch.distributed.checkpoint", "torchvision", "helpers.warm"),
 )
 """Modules that the parent of all forks imports."""
+_CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x00020000, 0x1000, 0x4000, 0x40000
 _SECONDS_FOR_THREADS = 1.0
 """Time for a thread that is ending to end before a fork."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host (helpers/hosts.py): a process in its namespaces, and its /etc/hosts."""
+
+    pid: int
+    hosts_file: Path
 
 
 @cache
@@ -50,19 +60,30 @@ def context() -> ForkServerContext:
 
 
 def start(
-    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], streams: Path, forked: bool = True
+    words: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    streams: Path,
+    forked: bool = True,
+    place: Place | None = None,
 ) -> BaseProcess:
     """Start a command in its own session and `folder`; its output goes to the files `out` and `err` in `streams`.
 
-    A forked command must begin with `sys.executable`. Without `forked` the command is executed.
+    A forked command must begin with `sys.executable`. Without `forked` the command is executed. It may run in
+    another `place` than this one.
     """
-    process = context().Process(target=_start, args=(list(words), folder, dict(environment), streams, forked))
+    process = context().Process(target=_start, args=(list(words), folder, dict(environment), streams, forked, place))
     process.start()
     return process
 
 
-def _start(words: list[str], folder: Path, environment: dict[str, str], streams: Path, forked: bool) -> NoReturn:
+def _start(
+    words: list[str], folder: Path, environment: dict[str, str], streams: Path, forked: bool, place: Place | None
+) -> NoReturn:
     os.setsid()
+    if place:
+        _enter(place)
     os.chdir(folder)
     opened = [os.open(os.devnull, os.O_RDONLY)]
     for path in (streams / "out", streams / "err"):
@@ -73,6 +94,21 @@ def _start(words: list[str], folder: Path, environment: dict[str, str], streams:
         assert words[0] == sys.executable
         _run_python(words[1:], environment)
     os.execvpe(words[0], words, environment)
+
+
+def _enter(place: Place) -> None:
+    """Join the network and the name of another process, and see its /etc/hosts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for kind in ("net", "uts"):
+        with Path(f"/proc/{place.pid}/ns/{kind}").open("rb") as namespace:
+            assert libc.setns(namespace.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
+    calls = (
+        lambda: libc.unshare(_CLONE_NEWNS),
+        lambda: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None),
+        lambda: libc.mount(bytes(place.hosts_file), b"/etc/hosts", None, _MS_BIND, None),
+    )
+    for call in calls:
+        assert call() == 0, os.strerror(ctypes.get_errno())
 
 
 def _reset(streams: Sequence[int]) -> None:

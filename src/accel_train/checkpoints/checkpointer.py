@@ -52,6 +52,12 @@ class TrainedTensors:
             named |= {_EMA + name: tensor for name, tensor in self.ema.tensors().items()}
         return named
 
+    def is_elsewhere(self, name: str) -> bool:
+        """Return whether only other processes store the tensor of this name."""
+        kind, _, rest = name.partition(".")
+        own = rest.rpartition(".")[0] if f"{kind}." == _OPTIMIZER else rest
+        return own in self.strategy.elsewhere
+
     def allocate_optimizer_state(self, names: dict[str, Any]) -> None:
         """Allocate the optimizer's tensors by a checkpoint's metadata; torch would only with the first update.
 
@@ -178,7 +184,9 @@ def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
     trained.optimizer.state.clear()
     trained.allocate_optimizer_state(stored)
     tensors = trained.by_name()
-    if different := tensors.keys() ^ stored.keys():
+    here = {name for name in stored if not trained.is_elsewhere(name)}
+    missing = {_MODEL + name for name in trained.strategy.elsewhere} - stored.keys()
+    if different := (tensors.keys() ^ here) | missing:
         name = min(different)
         raise UserError(
             f"{checkpoint} and the run do not both have the tensor {name}", "resume with the version that wrote it"

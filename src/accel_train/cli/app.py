@@ -21,6 +21,7 @@ from accel_train.cli.train import train
 from accel_train.cli.usage import usage_error
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
 from accel_train.distributed.launcher import USERS_MISTAKE
+from accel_train.distributed.peer_loss import what_was_lost
 from accel_train.distributed.schedulers import join, rank_in
 from accel_train.errors import UserError
 from accel_train.loggers.text import prepare_streams, printable, write_to_stderr
@@ -29,8 +30,6 @@ from accel_train.system.process import exit_at_once
 from accel_train.system.signals import StopSignals
 
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
-_PEER_LOST = ("gloo/transport", "ncclRemoteError", "Connection reset by peer")
-"""Parts of the messages that torch 2.14 raises when another rank has died."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,8 +113,8 @@ def _explain_failure(error: Exception) -> int:
     """Report an error that is not raised as the user's mistake; return the exit code."""
     if isinstance(error, BrokenPipeError) and _reader_is_gone():  # such as `head`, which has seen enough
         return 128 + signal.SIGPIPE
-    if launched() and any(words in str(error) for words in _PEER_LOST):
-        write_to_stderr(f"rank {launched_rank()} exiting: another rank died\n")
+    if launched() and (lost := what_was_lost(error)):
+        write_to_stderr(f"rank {launched_rank()} exiting: {lost}\n")
         return 1
     if explained := os_errors.explain(error):
         if local_rank() == 0 or not _told_by_local_rank_0():

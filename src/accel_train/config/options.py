@@ -20,12 +20,14 @@ from accel_train.config.fields import (
     Workers,
     marked,
 )
+from accel_train.config.strategy_panel import Strategy
 from accel_train.errors import UserError
 
 
 class TrainConfig(
     panels.Checkpoints,  # the last base comes first in help and files
-    panels.Hardware,
+    Strategy,
+    panels.Machine,
     panels.LearningRate,
     panels.Optimization,
     panels.Batch,
@@ -41,6 +43,8 @@ class TrainConfig(
             raise UserError("--exact does not work with --compile yet", "leave one of them out")
         if self.exact and self.cudnn_benchmark:
             raise UserError("--exact does not work with --cudnn-benchmark", "leave one of them out")
+        if self.activation_checkpointing and self.compile:
+            raise UserError("--activation-checkpointing does not work with --compile yet", "leave one of them out")
         return self
 
 

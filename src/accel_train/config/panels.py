@@ -20,7 +20,6 @@ from accel_train.config.fields import (
     Precision,
     RuleName,
     ScalingName,
-    StrategyName,
     UserName,
     UserPath,
     Workers,
@@ -69,6 +68,8 @@ class Model(Config):
     cudnn_benchmark: bool = False
     """On a GPU, time cuDNN's convolution algorithms for each new shape and use the fastest; two runs may use
     different ones."""
+    activation_checkpointing: Annotated[bool, Placement()] = False
+    """Compute the activations inside each block again in the backward pass: less memory, about a third more time."""
 
 
 class Run(Config):
@@ -225,13 +226,6 @@ class Machine(Config):
     """CPU threads per process. Default: OMP_NUM_THREADS, else its share of the cores."""
 
 
-class Hardware(Machine):
-    """Where to train, and how the processes share the work."""
-
-    strategy: Annotated[StrategyName, Everyday(), Placement()] = "auto"
-    """A copy of the model in each process (ddp), or a shard (fsdp2). auto: the launcher's, else ddp."""
-
-
 class Checkpoints(Config):
     """What is saved, and what a run starts from."""
 
@@ -240,7 +234,7 @@ class Checkpoints(Config):
     resume: Annotated[UserName, Everyday(), Placement()] = "auto"
     """auto: resume the unfinished run in the output folder; never; or a run or checkpoint to resume from."""
     save_every: Annotated[str, FreeOnResume()] = "1epoch"
-    """Save interval, such as 1epoch, 500updates or 10min."""
+    """Save interval, such as 1epoch, 500updates or 30s."""
     keep: Annotated[PositiveInt | None, FreeOnResume()] = None
     """Checkpoints to keep, besides that of the best epoch. Default: 2; of a finished run, the last one."""
 

@@ -74,18 +74,22 @@ def divide(micro_batches: int, replicas: int) -> tuple[range, ...]:
     return tuple(range(start, end) for start, end in pairwise(ends))
 
 
-def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_size: int | None = None) -> Plan:
+def make_plan(
+    config: ResolvedConfig, processes: int, train_images: int, batch_size: int | None = None, *, stages: int = 1
+) -> Plan:
     """Plan a run; with a `batch_size`, ignore the config's and its `accumulate`.
+
+    `stages` processes share a replica of the model.
 
     Raises:
         UserError: the batch sizes do not fit each other, the processes or the data.
     """
     per_process = config.accumulate if batch_size is None else None
     batch_size = batch_size or config.batch_size
-    global_batch = _global_batch(config.global_batch_size, batch_size, per_process, processes)
+    global_batch = _global_batch(config.global_batch_size, batch_size, per_process, processes // stages, stages)
     updates_per_epoch, images_dropped = divmod(train_images, global_batch)
     if updates_per_epoch == 0:
-        raise UserError(*_too_large(config, global_batch, processes, per_process or 1, train_images))
+        raise UserError(*_too_large(config, global_batch, processes // stages, stages, per_process or 1, train_images))
     betas, eps = _adam(config, global_batch)
     return Plan(
         processes=processes,
@@ -97,60 +101,74 @@ def make_plan(config: ResolvedConfig, processes: int, train_images: int, batch_s
         learning_rate=_learning_rate(config, global_batch, updates_per_epoch),
         betas=betas,
         eps=eps,
+        stages=stages,
     )
 
 
-def _global_batch(global_batch_size: int | None, batch_size: int, per_process: int | None, processes: int) -> int:
-    """Return the images per update; `per_process` micro-batches are asked of each process, if that is not None."""
+def _global_batch(
+    global_batch_size: int | None, batch_size: int, per_replica: int | None, replicas: int, stages: int
+) -> int:
+    """Return the images per update; `per_replica` micro-batches are asked of each replica, if that is not None."""
     if global_batch_size is None:
-        return batch_size * processes * (per_process or 1)
+        return batch_size * replicas * (per_replica or 1)
     micro_batches, rest = divmod(global_batch_size, batch_size)
     if rest or micro_batches == 0:
         raise UserError(
             f"--global-batch-size {global_batch_size} is not a multiple of --batch-size {batch_size}",
             f"choose a multiple, such as {max(1, round(global_batch_size / batch_size)) * batch_size}",
         )
-    if micro_batches < processes:
+    sharers = _sharers(replicas, stages)
+    if micro_batches < replicas:
         shared = "one micro-batch" if micro_batches == 1 else f"{micro_batches:,} micro-batches"
         raise UserError(
-            f"{processes} processes cannot share {shared} of {batch_size} (--global-batch-size {global_batch_size})",
-            _sharing(global_batch_size, batch_size, processes, micro_batches),
+            f"{sharers} cannot share {shared} of {batch_size} (--global-batch-size {global_batch_size})",
+            _sharing(global_batch_size, batch_size, replicas, stages, micro_batches),
         )
-    if per_process not in (None, micro_batches / processes):
+    if per_replica not in (None, micro_batches / replicas):
+        each = _sharers(1, stages).removeprefix("1 ")
         raise UserError(
-            f"--accumulate {per_process} × {processes} process{'es' * (processes > 1)} × --batch-size {batch_size} "
+            f"--accumulate {per_replica} × {sharers} × --batch-size {batch_size} "
             f"is not --global-batch-size {global_batch_size}",
-            f"leave out --accumulate: it follows from the others ({micro_batches / processes:.3g} per process)",
+            f"leave out --accumulate: it follows from the others ({micro_batches / replicas:.3g} per {each})",
         )
     return global_batch_size
 
 
-def _sharing(global_batch: int, batch_size: int, processes: int, micro_batches: int) -> str:
-    """Return a hint for fewer micro-batches than processes: a smaller batch size, or fewer processes."""
-    share = global_batch // processes
+def _sharers(replicas: int, stages: int) -> str:
+    """Return who shares the micro-batches of an update, such as ``2 processes``."""
+    if stages > 1:
+        return f"{replicas} replica{'s' * (replicas > 1)}"
+    return f"{replicas} process{'es' * (replicas > 1)}"
+
+
+def _sharing(global_batch: int, batch_size: int, replicas: int, stages: int, micro_batches: int) -> str:
+    """Return a hint for fewer micro-batches than replicas: a smaller batch size, or fewer processes."""
+    share = global_batch // replicas
     size = max((n for n in range(1, min(share, _MOST_TRIED) + 1) if global_batch % n == 0), default=0)
     larger = ""
     if 2 * size < max(1, share):  # a global batch like 2 × 97 has no better one
-        larger, size = f"--global-batch-size {processes * batch_size} ", batch_size
-    return f"use {larger}--batch-size {size}, or {micro_batches} process{'es' * (micro_batches > 1)}"
+        larger, size = f"--global-batch-size {replicas * batch_size} ", batch_size
+    fewer = micro_batches * stages
+    return f"use {larger}--batch-size {size}, or {fewer} process{'es' * (fewer > 1)}"
 
 
 def _too_large(
-    config: ResolvedConfig, global_batch: int, processes: int, accumulate: int, train_images: int
+    config: ResolvedConfig, global_batch: int, replicas: int, stages: int, accumulate: int, train_images: int
 ) -> tuple[str, str]:
     """Return error and hint for a global batch that is larger than the data set."""
     images = f"{train_images:,} training image{'s' * (train_images > 1)}"
     message = f"the global batch of {global_batch:,} images is larger than the {images}"
-    if processes > train_images:
-        return message, f"use at most {train_images} process{'es' * (train_images > 1)}"
+    if replicas > train_images:
+        most = train_images * stages
+        return message, f"use at most {most} process{'es' * (most > 1)}"
     if config.global_batch_size is not None:
-        batch_size = min(config.batch_size, train_images // processes)
-        share = batch_size * processes
+        batch_size = min(config.batch_size, train_images // replicas)
+        share = batch_size * replicas
         smaller = f" --batch-size {batch_size}" * (batch_size < config.batch_size)
         return message, f"use --global-batch-size {train_images // share * share}{smaller}"
-    if processes * accumulate > train_images:
-        return message, f"use --accumulate {train_images // processes} or less"
-    micro_batches = processes * accumulate
+    if replicas * accumulate > train_images:
+        return message, f"use --accumulate {train_images // replicas} or less"
+    micro_batches = replicas * accumulate
     of = f" ({micro_batches} micro-batches per update)" * (micro_batches > 1)
     return message, f"use --batch-size {train_images // micro_batches} or less{of}"
 

@@ -3,6 +3,7 @@
 Shape suffixes: B images, N images and their mirror images, C channels, H height, W width; 3 for down, right, mirrored.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -100,3 +101,12 @@ class ImageTransform:
             )
             self._rows[width] = offset, scale
         return self._rows[width]
+
+
+Transform = Callable[..., Tensor]
+"""Called with images as read, and in training with their sample indices."""
+
+
+def no_images(images_BCHW: Tensor, sample_indices_B: Tensor | None = None) -> Tensor:
+    """Return what was read instead of images (see sources/labels.py)."""
+    return images_BCHW

@@ -16,10 +16,14 @@ _ITSELF = ("accelerate-launch", "accelerate.commands.launch")
 _WITH_COMMANDS = ("accelerate", "accelerate.commands.accelerate_cli")
 _UNHEARD = (
     *("gradient_", "zero", "offload_", "use_deepspeed", "deepspeed_", "use_megatron_lm", "megatron_lm_"),
-    *("use_parallelism_config", "parallelism_config_", "fp8_", "downcast_bf16", "enable_cpu_affinity"),
+    *("fp8_", "downcast_bf16", "enable_cpu_affinity"),
 )
 """Prefixes of options that have no effect, or whose variables are refused before."""
-_FSDP = ("use_fsdp", "fsdp_")
+_WITH = {
+    "ACCELERATE_USE_FSDP": ("use_fsdp", "fsdp_"),
+    "ACCELERATE_USE_PARALLELISM_CONFIG": ("use_parallelism_config", "parallelism_config_"),
+}
+"""Prefixes of options that have no effect unless a variable is set."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def _read(words: Sequence[str], environ: Mapping[str, str]) -> Asked:
     given = {name: value for name, value in stored.items() if value not in parts}
     given |= {name: value for part in parts for name, value in part.items()}
     given |= {name: value for name, value in options.items() if value != defaults[name]}
-    unheard = _UNHEARD if "ACCELERATE_USE_FSDP" in environ else (*_UNHEARD, *_FSDP)
+    unheard = (*_UNHEARD, *(prefix for name, prefixes in _WITH.items() if name not in environ for prefix in prefixes))
     return Asked(
         processes=int(processes) if processes else None,
         machines=int(options["num_machines"] or stored.get("num_machines") or 1),

@@ -2,10 +2,11 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -24,10 +25,12 @@ from accel_train.distributed import process_group
 from accel_train.distributed.accelerate_launch import asked_of_accelerate, check_unheard
 from accel_train.distributed.environment import launched_rank, local_rank, local_world_size, world_size
 from accel_train.distributed.environment_check import check_environment
+from accel_train.distributed.ranks import device_name, exchange_ranks
 from accel_train.distributed.resolve import choose_backend, choose_device, choose_precision, choose_strategy
 from accel_train.distributed.strategies import load_strategy
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import UserError
+from accel_train.events import RankStart
 
 T = TypeVar("T")
 
@@ -49,6 +52,7 @@ class Processes:
     precision: str
     group: ProcessGroup | None
     """Exchanges small values on the CPU, see :func:`process_group.exchange`; None for a single process."""
+    ranks: tuple[RankStart, ...]
 
     @property
     def rank(self) -> int:
@@ -70,7 +74,7 @@ class Processes:
     @property
     def device_name(self) -> str:
         """The device, with its index if there can be several."""
-        return self.device.type if self.device.type == "cpu" else str(self.device)
+        return device_name(self.device)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -79,7 +83,7 @@ class Processes:
 
     @property
     def strategy_name(self) -> str:
-        return self.strategy.name if self.count > 1 else "single process"
+        return self.strategy.describe(self.count)
 
     def on_main(self, function: Callable[[], T]) -> T:
         """Collective: call a function on rank 0 alone and return its result, or raise its UserError, on all ranks."""
@@ -101,17 +105,26 @@ class Processes:
         The tensors are unsharded, contiguous and on the CPU, and do not share memory.
         """
         weights = {}
-        for name, weight in self.strategy.plain_model(self.accelerator, model).state_dict().items():
-            tensor = self.strategy.full(weight.detach())  # one at a time: all at once may not fit on the device
+        # One at a time: all at once may not fit on the device.
+        for name, tensor in self.strategy.full_state(self.strategy.plain_model(self.accelerator, model)):
             if self.is_main:
                 weights[name] = tensor.cpu().clone(memory_format=torch.contiguous_format)
         return weights
 
 
 def start(
-    *, device: str, backend: str | None, precision: str | None, timeout: int, strategy: str = "auto"
+    *,
+    device: str,
+    backend: str | None,
+    precision: str | None,
+    timeout: int,
+    strategy: str = "auto",
+    options: Mapping[str, Any] = MappingProxyType({}),
+    common: Mapping[str, str] = MappingProxyType({}),
 ) -> Processes:
-    """Collective: form the process group and make the Accelerator.
+    """Collective: form the process group and make the Accelerator; `options` are those of the strategy.
+
+    All processes must have equal values in `common`, by the names that messages have.
 
     Raises:
         UserError: what a launcher or an option asks for cannot be had here, or a process has not joined.
@@ -122,11 +135,13 @@ def start(
     precision = choose_precision(precision, kind, os.environ)
     check_environment(applies=f"{precision} on a {'CPU' if kind == 'cpu' else 'GPU'}")
     processes = world_size()
-    chosen = load_strategy(choose_strategy(strategy, processes, os.environ))
+    chosen = load_strategy(*choose_strategy(strategy, options, processes, os.environ))
+    chosen.check(processes, kind, os.environ)
     backend = choose_backend(backend, kind, processes)
     _set_float32(precision)
     if backend not in (None, "mpi"):  # Accelerate knows how MPI processes find each other
-        process_group.join(backend, timeout)
+        obtained = {"device": kind, "precision": precision, "strategy": chosen.name, "backend": str(backend)}
+        process_group.join(backend, timeout, {**common, **obtained, **{name: str(options[name]) for name in options}})
     accelerator = _accelerator(kind, backend, _AUTOCAST[precision], timeout, chosen)
     _check_obtained(accelerator, kind, backend, processes, _AUTOCAST[precision])
     if not chosen.is_active(accelerator):
@@ -134,7 +149,9 @@ def start(
             f"strategy: {chosen.name} asked for, {accelerator.distributed_type} obtained",
             "start it with accel_train --processes N",
         )
-    return Processes(accelerator, chosen, precision, process_group.host_group(timeout))
+    group = process_group.host_group(timeout)
+    ranks = exchange_ranks(group, accelerator.device, backend, chosen.place(accelerator.process_index))
+    return Processes(accelerator, chosen, precision, group, ranks)
 
 
 def stop() -> None:

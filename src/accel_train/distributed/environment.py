@@ -65,6 +65,11 @@ def launched_rank() -> int:
     return _place("RANK", alone=0)
 
 
+def machine() -> int:
+    """Return the number that the launcher gave this machine; 0 if it has given none."""
+    return _place("GROUP_RANK", alone=0)
+
+
 def _place(name: str, alone: int) -> int:
     """Return a number that a launcher has set; a malformed one is reported later (environment_check.py)."""
     value = os.environ.get(name, "").strip()
@@ -77,6 +82,28 @@ def asked_threads(environ: Mapping[str, str] = os.environ) -> int | None:
         if environ.get(name, "").strip():
             return thread_counts(environ[name])
     return None
+
+
+def machines() -> int:
+    """Return the number of machines that the launcher knows of."""
+    return _place("GROUP_WORLD_SIZE", alone=1)
+
+
+def restarts() -> bool:
+    """Return whether the launcher starts all processes again when one has died."""
+    asked = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "")
+    return asked.isdecimal() and int(asked) > 0
+
+
+def restart_notes() -> tuple[str, ...]:
+    """Return what the user should know of the launcher's restarts."""
+    # torch 2.14 does not tell a host that is back where the store is that the others know from an earlier attempt.
+    if not restarts() or machines() == 1 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return ()
+    return (
+        "a host that is lost cannot come back: use torchrun with --rdzv_backend c10d, and "
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in its environment",
+    )
 
 
 def launcher_name() -> str:

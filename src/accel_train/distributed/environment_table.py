@@ -55,11 +55,12 @@ class Harmless:
 
 Row = Obeyed | Refused | Harmless
 
+HYBRID_SHARD = ("hybrid_shard", "4")
+"""Values of FSDP_SHARDING_STRATEGY, in lower case, that ask for HSDP with the processes of a machine as one replica."""
 _REMOVE = "remove it from the launcher's configuration, or unset the variable"
 _STRATEGIES = "use distributed_type MULTI_GPU (DDP) or FSDP, as in accelerate_configs/"
 _DEEPSPEED, _MEGATRON = Refused("DeepSpeed", _STRATEGIES), Refused("Megatron-LM", _STRATEGIES)
-_PARALLELISM = Refused("tensor, context or sequence parallelism by a parallelism config", _STRATEGIES)
-_PARALLEL_SIZE = Refused(_PARALLELISM.asks_for, _STRATEGIES, (*NOTHING, "1"))
+_PARALLELISM = Refused("tensor, context or sequence parallelism", _STRATEGIES, (*NOTHING, "1"))
 _THREADS = "set OMP_NUM_THREADS or --threads instead"
 _TF32 = "add --precision tf32, or unset the variable"
 _COMPILED = "unset it, or leave out --compile"
@@ -77,8 +78,12 @@ TABLE: dict[str, Row] = {
     "ACCELERATE_CONFIG_DS_FIELDS": Harmless("DeepSpeed itself is refused"),
     "ACCELERATE_USE_MEGATRON_LM": _MEGATRON,
     "MEGATRON_LM_*": _MEGATRON,
-    "ACCELERATE_USE_PARALLELISM_CONFIG": _PARALLELISM,
-    **{f"PARALLELISM_CONFIG_{of}_SIZE": _PARALLEL_SIZE for of in ("DP_REPLICATE", "DP_SHARD", "TP", "CP", "SP")},
+    "ACCELERATE_USE_PARALLELISM_CONFIG": Harmless("the sizes of the parallelism config say which"),
+    **{f"PARALLELISM_CONFIG_{of}_SIZE": _PARALLELISM for of in ("TP", "CP", "SP")},
+    **dict.fromkeys(
+        ("PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "PARALLELISM_CONFIG_DP_SHARD_SIZE"),
+        Obeyed(count, unless=("strategy",), nothing=("", "1")),
+    ),
     "PARALLELISM_CONFIG_*": Harmless("says how; the sizes say whether, and are refused"),
     "ACCELERATE_ALLOW_CP_STANDALONE": Harmless("allows what a parallelism config asks for, which is refused"),
     "ACCELERATE_USE_FSDP": Obeyed(flag, unless=("strategy",), nothing=NOTHING),
@@ -114,12 +119,21 @@ TABLE: dict[str, Row] = {
     # FSDP
     "FSDP_VERSION": Refused("FSDP 1", "set fsdp_version: 2 in fsdp_config", ("", "2"), "fsdp2"),
     "FSDP_SHARDING_STRATEGY": Refused(
-        "another sharding", "set fsdp_sharding_strategy: FULL_SHARD", (*NOTHING, "full_shard", "1"), "fsdp2"
+        "another sharding",
+        "set fsdp_sharding_strategy: FULL_SHARD or HYBRID_SHARD",
+        (*NOTHING, "full_shard", "1", *HYBRID_SHARD),
+        "fsdp2",
     ),
     "FSDP_RESHARD_AFTER_FORWARD": Obeyed(flag, nothing=("", *YES), applies="fsdp2"),
-    "FSDP_OFFLOAD_PARAMS": Refused("fsdp_offload_params", "set fsdp_offload_params: false", applies="fsdp2"),
+    "FSDP_OFFLOAD_PARAMS": Refused(
+        "fsdp_offload_params",
+        "set fsdp_offload_params: false; --activation-checkpointing saves memory, too",
+        applies="fsdp2",
+    ),
     "FSDP_ACTIVATION_CHECKPOINTING": Refused(
-        "fsdp_activation_checkpointing", "set fsdp_activation_checkpointing: false", applies="fsdp2"
+        "fsdp_activation_checkpointing",
+        "use --activation-checkpointing instead, and set fsdp_activation_checkpointing: false",
+        applies="fsdp2",
     ),
     "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD": Refused("activations on the CPU", _REMOVE, applies="fsdp2"),
     "FSDP_IGNORED_MODULES": Refused("fsdp_ignored_modules", "remove fsdp_ignored_modules", applies="fsdp2"),
@@ -140,13 +154,15 @@ TABLE: dict[str, Row] = {
     "WORLD_SIZE": Obeyed(count, printed=False),
     "LOCAL_RANK": Obeyed(number, printed=False),
     "LOCAL_WORLD_SIZE": Obeyed(count, printed=False),
+    "GROUP_RANK": Obeyed(number, printed=False),
+    "GROUP_WORLD_SIZE": Obeyed(count, printed=False),
     "MASTER_ADDR": Obeyed(printed=False),
     "MASTER_PORT": Obeyed(port, printed=False),
     "ACCEL_TRAIN_LAUNCHER_PID": Obeyed(count, printed=False),
     "ACCEL_TRAIN_JOB_*": Harmless("set by schedulers.py"),
     "ACCEL_TRAIN_LAUNCHER_SET": Obeyed(printed=False),
     "TORCHELASTIC_RUN_ID": Obeyed(printed=False),
-    "TORCHELASTIC_RESTART_COUNT": Obeyed(number, printed=False),
+    "TORCHELASTIC_MAX_RESTARTS": Obeyed(number, printed=False),
     "TORCHELASTIC_USE_AGENT_STORE": Obeyed(printed=False),
     **dict.fromkeys(
         ("PET_*", "TORCHELASTIC_*", "TORCH_ELASTIC_*", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "PYTHON_EXEC"),

@@ -1,16 +1,11 @@
-"""Keeps the sockets of a run off the network if all of its processes are on one machine."""
+"""Knows whether all processes of a run are on one machine, and listens there for them alone."""
 
 import errno
-import os
 import socket
-import sys
 from contextlib import suppress
 from ipaddress import ip_address
 
-from accel_train.distributed.environment import LAUNCHER_SET, local_world_size, world_size
-
-_INTERFACES = {"gloo": ("GLOO_SOCKET_IFNAME", "lo"), "nccl": ("NCCL_SOCKET_IFNAME", "=lo")}
-"""The variable by which each backend chooses its network interface, and the value for the loopback."""
+from accel_train.distributed.environment import local_world_size, world_size
 
 
 def on_one_machine(address: str) -> bool:
@@ -19,19 +14,6 @@ def on_one_machine(address: str) -> bool:
         if ip_address(address).is_loopback:
             return True
     return address == "localhost" or local_world_size() == world_size()
-
-
-def use_loopback() -> None:
-    """Let Gloo and NCCL use the loopback interface, unless the user has named another one.
-
-    Gloo would listen where the host's name leads to, NCCL on all interfaces.
-    """
-    if sys.platform != "linux":
-        return
-    for name, interface in _INTERFACES.values():
-        if not os.environ.get(name, "").strip():
-            os.environ[name] = interface
-            os.environ[LAUNCHER_SET] = ",".join(filter(None, (os.environ.get(LAUNCHER_SET), name)))
 
 
 def listen(address: str, port: int) -> int | None:

@@ -40,15 +40,22 @@ def fingerprint(tensors: Iterable[Tensor], *numbers: int) -> int:
     return make_key(*numbers, *sizes, content)
 
 
-def compare(group: Any, found: Mapping[str, int], update: int) -> None:
-    """Collective: check that all processes have the same fingerprints, given by the name of what was hashed.
+def compare(group: Any, found: Mapping[str, int], update: int, parts: Sequence[int] = ()) -> None:
+    """Collective: check that processes have the same fingerprints, given by the name of what was hashed.
+
+    `parts` holds, by rank, which part of a model a process stores; only those with equal parts are compared.
 
     Raises:
         UserError: one differs.
     """
     by_rank = process_group.exchange(group, [value - 2**63 for value in found.values()])
-    if difference := first_difference(by_rank, list(found)):
-        rank, what = difference
+    part_of = list(parts) or [0] * len(by_rank)
+    for part in sorted(set(part_of)):
+        ranks = [rank for rank, own in enumerate(part_of) if own == part]
+        difference = first_difference([by_rank[rank] for rank in ranks], list(found))
+        if difference is None:
+            continue
+        rank, what = ranks[difference[0]], difference[1]
         raise UserError(
             f"rank {rank} differs from the other ranks in its {what}, found after update {update}",
             "look for code that depends on the rank, or a faulty device; the last checkpoint is older than this",

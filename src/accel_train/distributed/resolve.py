@@ -4,10 +4,13 @@ An option wins over the launcher's configuration.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
+from accel_train.config.strategies import check_options
 from accel_train.distributed.environment import launched
+from accel_train.distributed.environment_table import HYBRID_SHARD
 from accel_train.distributed.environment_values import flag
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
@@ -67,17 +70,47 @@ def choose_precision(asked: str | None, device: str, environ: Mapping[str, str])
     return asked
 
 
-def choose_strategy(asked: str, world_size: int, environ: Mapping[str, str]) -> str:
-    """Return the name of a strategy; auto is the launcher's, or ddp.
+def choose_strategy(
+    asked: str, given: Mapping[str, Any], processes: int, environ: Mapping[str, str]
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of a strategy and its options, of which some are given; auto is the launcher's, or ddp.
 
     Raises:
-        UserError: it has no effect.
+        UserError: an option has no effect or is missing, or the launcher's configuration contradicts itself.
     """
+    options = dict(given)
     if asked == "auto":
-        asked = "fsdp2" if flag(environ.get("ACCELERATE_USE_FSDP", "")) else "ddp"
-    if asked == "fsdp2" and world_size == 1:
-        raise UserError("FSDP2 has no effect on a single process", "use --strategy ddp, or add --processes")
-    return asked
+        asked, of_launcher = _strategy_of_launcher(processes, environ)
+        options = of_launcher | options
+    check_options(asked, options)
+    return asked, options
+
+
+def _strategy_of_launcher(processes: int, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """Return the strategy that Accelerate's variables ask for, and its options."""
+    replicas, shards = (int(environ.get(f"PARALLELISM_CONFIG_DP_{of}_SIZE") or 1) for of in ("REPLICATE", "SHARD"))
+    sizes = f"dp_replicate_size {replicas} and dp_shard_size {shards} of the launcher's configuration"
+    if not flag(environ.get("ACCELERATE_USE_FSDP", "")):
+        if replicas * shards > 1:
+            raise UserError(f"{sizes} have no effect without FSDP", "set distributed_type: FSDP, fsdp_version: 2")
+        return "ddp", {}
+    if replicas * shards not in (1, processes):
+        raise UserError(
+            f"{sizes} are for {quantity(replicas * shards, 'process', 'processes')}, and this run has {processes}",
+            "let their product be num_processes",
+        )
+    if replicas > 1:
+        return "hsdp", {"shard_size": shards}
+    sharding = environ.get("FSDP_SHARDING_STRATEGY", "").strip()
+    if sharding.lower() in HYBRID_SHARD:
+        of_machine = int(environ.get("LOCAL_WORLD_SIZE") or 1)
+        if of_machine == processes:
+            raise UserError(
+                f"FSDP_SHARDING_STRATEGY={sharding} makes each machine a replica, and this run has one machine",
+                "set fsdp_sharding_strategy: FULL_SHARD, or add --strategy hsdp --shard-size N",
+            )
+        return "hsdp", {"shard_size": of_machine}
+    return "fsdp2", {}
 
 
 def choose_backend(asked: str | None, device: str, world_size: int) -> str | None:

@@ -27,6 +27,8 @@ _PERIOD_SECONDS = 1.0
 _ASLEEP_SECONDS = 5.0
 """A watchdog thread that did not run for this long was suspended with its process, so it missed the others' ticks."""
 
+_SECONDS_OF_SILENCE = 2.5
+_MOST_NAMED = 8
 _NEVER = timedelta(days=7)
 
 
@@ -44,6 +46,14 @@ class Peer:
     pid: int = 0
     process: psutil.Process | None = None
     """None if it is on another machine."""
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (process {self.pid} on {self.host})" if self.host else f"rank {self.rank}"
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if it is known to be on another machine."""
+        return self.host is not None and self.process is None
 
     def heard(self, entry: bytes, now: float) -> Peer:
         """Return the state after reading its entry in the store."""
@@ -87,6 +97,8 @@ class Watchdog:
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._exchange, self._watch)]
         self._others = [other for other in range(world_size) if other != rank]
+        self._peers: dict[int, Peer] = {}
+        self._read_at = time.monotonic()
 
     def start(self, store: Store) -> None:
         """Start watching; all processes call it within `timeout` seconds."""
@@ -107,6 +119,24 @@ class Watchdog:
     def tick(self) -> None:
         """Count a point before or after which this process may wait for others."""
         self._ticks += 1
+
+    def lost(self) -> str:
+        """Return which peers show no sign of life for a moment, after one was lost; all processes ask within it.
+
+        If the store does not answer, that is the host of rank 0.
+        """
+        if not self._peers:
+            return "another rank died"
+        time.sleep(2 * _PERIOD_SECONDS)  # by now the last beat of a dead peer was read
+        read_at, beats = self._read_at, {peer.rank: peer.beat for peer in self._peers.values()}
+        time.sleep(_SECONDS_OF_SILENCE)
+        peers = list(self._peers.values())
+        if self._read_at > read_at:
+            peers = [peer for peer in peers if peer.beat == beats[peer.rank]]
+        elif self._rank != 0:
+            peers = peers[:1]
+        named = ", ".join(map(str, peers[:_MOST_NAMED]))
+        return f"{named}{', …' * (len(peers) > _MOST_NAMED)} died" if peers else "another rank died"
 
     def _exchange(self) -> None:
         """Write this process's state and read the others', while the store answers."""
@@ -140,9 +170,9 @@ class Watchdog:
                 self._end(self._hung(now, awake_since))
 
     def _hung(self, now: float, awake_since: float) -> list[Peer]:
-        # If the store does not answer, nothing is known of the other ranks: its host is at fault.
+        # If the store does not answer, nothing is known of the other ranks: the host of rank 0 is at fault.
         store_silent = now - max(self._read_at, awake_since) >= self._timeout
-        if store_silent and self._rank != 0 and not _launcher_holds_store():
+        if store_silent and self._rank != 0 and (not _launcher_holds_store() or self._peers[0].is_elsewhere):
             return [self._peers[0]]
         peers = list(self._peers.values())
         return holding_up(peers, self._ticks, self._timeout, awake_since=awake_since, read_at=self._read_at)
@@ -179,7 +209,7 @@ def _end_peer(peer: Peer, timeout: float) -> str:
     """Kill a process if it is on this machine; return a line that names it and the outcome."""
     limit = f"{timeout:g} s (--timeout)"
     if peer.host is None:
-        return f"rank {peer.rank} did not start within {limit}"
+        return f"{peer} did not start within {limit}"
     outcome = "on another machine, so not killed from here"
     if peer.process:
         outcome = "killed"
@@ -189,7 +219,7 @@ def _end_peer(peer: Peer, timeout: float) -> str:
             _kill(workers)
         except psutil.NoSuchProcess:
             outcome = "it has ended"
-    return f"rank {peer.rank} (process {peer.pid} on {peer.host}) has not answered for {limit}: {outcome}"
+    return f"{peer} has not answered for {limit}: {outcome}"
 
 
 def _kill(workers: list[psutil.Process]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from accel_train.events.records import (
     DataRecord,
     HardwareRecord,
+    HostRecord,
     ModelRecord,
     PhaseTimes,
     PlanRecord,
@@ -21,6 +22,7 @@ __all__ = [
     "Evaluated",
     "Event",
     "HardwareRecord",
+    "HostRecord",
     "ModelRecord",
     "Notice",
     "PhaseTimes",

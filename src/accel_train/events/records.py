@@ -31,6 +31,17 @@ class ModelRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRecord:
+    """A machine of the run, and its processes by rank."""
+
+    host: str
+    ranks: tuple[int, ...]
+    devices: tuple[str, ...]
+    stages: tuple[str, ...]  # of a split model, with the replica; empty texts if each process has a whole model
+    network: str  # interface by which it reaches the others; empty if the backend chooses
+
+
+@dataclass(frozen=True, slots=True)
 class HardwareRecord:
     """The processes and what they run on."""
 
@@ -45,6 +56,7 @@ class HardwareRecord:
     cores: int  # available to the processes of this machine
     launched_by: str
     environment: tuple[str, ...]  # variables that are obeyed, as NAME=value
+    hosts: tuple[HostRecord, ...]  # the map of ranks
     identity: dict[str, str]  # what decides the last bits of a sum, besides the config
 
 
@@ -104,6 +116,9 @@ class RankStart:
     host: str
     pid: int
     threads: int  # intra-op
+    machine: int = 0  # number that the launcher gave its machine
+    network: str = ""  # as in HostRecord
+    stage: str = ""  # likewise
 
 
 @dataclass(frozen=True, slots=True)

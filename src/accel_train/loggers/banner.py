@@ -8,6 +8,7 @@ from rich.console import Console
 
 from accel_train.events import DataRecord, HardwareRecord, PlanRecord, RunStarted
 from accel_train.loggers.full_banner import batch, drops, full_rows, idle_cores, ignored, images, peak
+from accel_train.loggers.host_map import host_rows
 from accel_train.loggers.rows import Row, print_rows
 from accel_train.loggers.text import option_value, quantity
 
@@ -15,7 +16,7 @@ IN_ROWS = {
     *("data", "image_size", "model", "augment", "output", "epochs", "batch_size", "accumulate", "global_batch_size"),
     *("optimizer", "weight_decay", "lr", "lr_scaling", "lr_base_batch", "max_lr"),
     *("warmup_epochs", "schedule", "milestones", "gamma"),
-    *("device", "processes", "backend", "threads", "precision"),
+    *("device", "processes", "backend", "shard_size", "threads", "precision"),
 }
 """Fields of the config that the rows show; all others are options in the last one, if they are to be seen."""
 
@@ -36,6 +37,7 @@ def banner_rows(started: RunStarted) -> list[Row]:
         ("data", _data(started.data)),
         ("model", f"{model.model}, {quantity(model.parameters, 'parameter')}, input {size} × {size}"),
         ("devices", _devices(hardware, with_threads="threads" in started.changed)),
+        *(host_rows(hardware.hosts) if len(hardware.hosts) > 1 else []),
         *idle_cores(started),
         ("batch", batch(plan, hardware)),
         ("learning rate", f"{peak(plan)}, {plan.optimizer}, weight decay {config['weight_decay']:g}"),

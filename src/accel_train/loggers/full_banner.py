@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from accel_train.events import DataRecord, HardwareRecord, PlanRecord, RunStarted
+from accel_train.loggers.host_map import host_rows
 from accel_train.loggers.rows import Row
 from accel_train.loggers.text import learning_rate, quantity
 
@@ -19,7 +20,8 @@ IN_OTHER_ROWS = {
     *("data", "data_dir", "cache", "image_size", "model", "augment", "output", "seed", "epochs"),
     *("batch_size", "accumulate", "global_batch_size", "optimizer", "weight_decay", "lr", "lr_scaling"),
     *("lr_base_batch", "max_lr", "warmup_epochs", "warmup_from", "schedule", "milestones", "gamma"),
-    *("device", "processes", "backend", "strategy", "threads", "precision"),
+    *("device", "processes", "backend", "strategy", "shard_size", "threads", "precision"),
+    *("pipeline_stages", "pipeline_schedule"),
 }
 """Fields of the config that the fixed rows show."""
 
@@ -33,6 +35,8 @@ OPTIONS = {
     "auto_micro_batch": Option("batch search", "largest batch size that fits into memory".format),
     "exact": Option("exact", "bit-identical results on any number of processes".format),
     "compile": Option("compile", "on the first update, which takes longer".format),
+    "activation_checkpointing": Option("activations", "computed again in the backward pass, block by block".format),
+    "pipeline_split": Option("split", lambda names: f"stages start at {', '.join(names)}"),
     "cudnn_benchmark": Option("cuDNN", "benchmark: fastest kernels, which may differ between runs".format),
     "on_nan": Option("on NaN", "{} to the last checkpoint, skip the data since".format),
     "target_accuracy": Option("target", "stop at validation accuracy {:g}".format),
@@ -60,6 +64,7 @@ def full_rows(started: RunStarted) -> list[Row]:
         ("model", f"{model.model}, {quantity(model.parameters, 'parameter')}"),
         *(("", match) for match in model.matches),
         ("devices", _devices(hardware)),
+        *(host_rows(hardware.hosts) if hardware.world_size > 1 else []),
         ("threads", f"{hardware.threads} per process, {quantity(hardware.cores, 'core')}"),
         *idle_cores(started),
         *[("environment", ", ".join(hardware.environment))] * bool(hardware.environment),

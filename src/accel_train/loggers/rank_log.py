@@ -26,6 +26,7 @@ from accel_train.events import (
     Stopped,
     UpdateDone,
 )
+from accel_train.loggers.host_map import host_lines
 from accel_train.loggers.lines import (
     epoch_line,
     rank_epoch_text,
@@ -95,6 +96,7 @@ class RankLogger:
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self._run = event
+            _logger.debug("%s", "\n".join(host_lines(event.hardware.hosts)))
         elif not isinstance(event, UpdateDone):
             _logger.debug("%s", self._texts[type(event)](event))
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from accel_train.models.splitting import FindBlocks, sequential
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -19,6 +21,8 @@ class Architecture:
     """Accepted heights and widths, pixels."""
     adapt: Callable[[nn.Module, int], tuple[str, ...]] = lambda module, image_size: ()
     """Adapts the new model to the image size; returns what was done, one sentence each."""
+    blocks: FindBlocks = sequential
+    """Finds the blocks of the adapted model."""
 
 
 @dataclass(frozen=True)

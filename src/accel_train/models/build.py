@@ -9,6 +9,7 @@ from accel_train.errors import UserError, shown
 from accel_train.loggers.text import quantity
 from accel_train.models import networks, torchvision_models, user
 from accel_train.models.base import Architecture
+from accel_train.models.splitting import NAMED_BLOCKS, Block, FindBlocks, draws, may_draw, problem
 
 FAMILIES = (networks.FAMILY, user.FAMILY, torchvision_models.FAMILY)
 """Searched in this order; torchvision is last because importing it takes a third of a second."""
@@ -25,6 +26,34 @@ class BuiltModel:
     """Height and width of the input, pixels."""
     notes: tuple[str, ...]
     """How images and model were adapted to each other, one sentence each."""
+    parameters: int
+    name: str
+    find_blocks: FindBlocks
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks of the module.
+
+        Raises:
+            UserError: it cannot be cut between any two of them.
+        """
+        blocks = self.find_blocks(self.module)
+        if reason := problem(self.module, blocks):
+            raise UserError(
+                f"{self.name} cannot be cut into stages: {reason}",
+                "use cnn, mlp, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision, an nn.Sequential, "
+                f"or name the modules in an attribute {NAMED_BLOCKS}",
+            )
+        return blocks
+
+    def drawing_blocks(self) -> list[tuple[int, nn.Module]]:
+        """Return the number and first module of each block that may draw random numbers, if the module has blocks."""
+        if not any(map(draws, self.module.modules())):
+            return []
+        blocks = self.find_blocks(self.module)
+        if problem(self.module, blocks):
+            return []
+        drawing = [(number, block) for number, block in enumerate(blocks) if may_draw(self.module, block)]
+        return [(number, self.module.get_submodule(block.name)) for number, block in drawing]
 
 
 def build_model(name: str, *, classes: int, channels: int, data_size: int, image_size: int | None) -> BuiltModel:
@@ -48,7 +77,9 @@ def build_model(name: str, *, classes: int, channels: int, data_size: int, image
         change = "enlarged" if size > data_size else "shrunk"
         reason = "as asked" if image_size else _limit(architecture.sizes)
         notes.append(f"images are {change} from {data_size} to {size} pixels, {reason}")
-    return BuiltModel(module, taken_channels, size, (*notes, *architecture.adapt(module, size)))
+    notes += architecture.adapt(module, size)
+    parameters = sum(p.numel() for p in module.parameters())
+    return BuiltModel(module, taken_channels, size, tuple(notes), parameters, name, architecture.blocks)
 
 
 def model_names() -> list[str]:

@@ -1,12 +1,15 @@
 """torchvision's classifiers, adapted to small images."""
 
 import sys
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from accel_train.models.base import Architecture, Family
+from accel_train.models.splitting import Block, FindBlocks, in_sequence, sequential
 
 _RESNETS = ("resnet", "resnext", "wide_resnet")
 _SMALL_STEM_BELOW = 64
@@ -40,10 +43,46 @@ def find(name: str) -> Architecture | None:
         return None
     sizes = _sizes(name)
     if name.startswith(_RESNETS):
-        return Architecture(partial(_resnet, name), channels=3, sizes=sizes, adapt=_use_small_stem)
-    return Architecture(partial(_plain, name), channels=3, sizes=sizes)
+        make = partial(_resnet, name)
+        return Architecture(make, channels=3, sizes=sizes, adapt=_use_small_stem, blocks=_resnet_blocks)
+    blocks = next((find for start, find in _BLOCKS.items() if name.startswith(start)), sequential)
+    return Architecture(partial(_plain, name), channels=3, sizes=sizes, blocks=blocks)
 
 
+def _resnet_blocks(model: Any) -> list[Block]:
+    names = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4", "avgpool")
+    return [*in_sequence(model, *names), Block("fc", lambda x: model.fc(x.flatten(1)), ("fc",))]
+
+
+def _vgg_blocks(model: Any) -> list[Block]:
+    first, *others = in_sequence(model, "classifier")
+    flattened = replace(first, forward=lambda x: first.forward(x.flatten(1)))
+    return [*in_sequence(model, "features", "avgpool"), flattened, *others]
+
+
+def _vit_blocks(model: Any) -> list[Block]:
+    def embed(images_BCHW: Tensor) -> Tensor:
+        patches = model._process_input(images_BCHW)
+        classes = model.class_token.expand(len(patches), -1, -1)
+        embedded: Tensor = model.encoder.dropout(torch.cat([classes, patches], dim=1) + model.encoder.pos_embedding)
+        return embedded
+
+    first, *others = in_sequence(model, "heads")
+    return [
+        Block("conv_proj", embed, ("conv_proj", "class_token", "encoder.pos_embedding", "encoder.dropout")),
+        *in_sequence(model, "encoder.layers", "encoder.ln"),
+        replace(first, forward=lambda x: first.forward(x[:, 0])),
+        *others,
+    ]
+
+
+_BLOCKS: dict[str, FindBlocks] = {
+    "vgg": _vgg_blocks,
+    "convnext": lambda model: in_sequence(model, "features", "avgpool", "classifier"),
+    "vit": _vit_blocks,
+    "swin": lambda model: in_sequence(model, "features", "norm", "permute", "avgpool", "flatten", "head"),
+}
+"""By start of torchvision's name: blocks as in the forward pass of that class (torchvision 0.29)."""
 FAMILY = Family("a torchvision classifier such as resnet18", names, find)
 
 

@@ -13,6 +13,7 @@ from accel_train.config.fields import Cache
 from accel_train.config.options import FROM_RUN, ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
+from accel_train.config.strategies import STRATEGY_OPTIONS
 from accel_train.data.cache import cached
 from accel_train.data.contents import Contents, contents_of
 from accel_train.data.open import data_notes, is_path, open_data
@@ -26,9 +27,17 @@ from accel_train.models.pretrained import load_initial
 from accel_train.rng import make_key, seed_libraries
 from accel_train.run.identity import identity_of, refuse_other_identities
 from accel_train.run.prepare import plan_updates, prepare
-from accel_train.run.resume_point import ResumePoint, differences, fill_from_run, find_resume_point, same_run
+from accel_train.run.resume_point import (
+    ResumePoint,
+    decisive_options,
+    differences,
+    fill_from_run,
+    find_resume_point,
+    same_run,
+)
 from accel_train.run.same_data import has_same_data, refuse_changed, refuse_other_ranks
 from accel_train.run.weights import initial_weights
+from accel_train.training.activation_checkpointing import checkpoint_blocks
 from accel_train.training.loop import Training
 from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 from accel_train.training.profiler import check_length
@@ -85,7 +94,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     processes = _start(asked)
     refuse_other_ranks(processes, contents, train=data.train, val=data.val)
     if asked.exact:
-        refuse_other_identities(processes.group, identity_of(processes.device))
+        refuse_other_identities(processes, identity_of(processes.device))
     config, origins, point = _resolve(asked, given, data, contents, processes, find)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
@@ -104,7 +113,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
         cache=cache,
         built=built,
         resume_point=point,
-        notices=(*data.notes, *data_notices, *weights_notices, *plan_notices),
+        notices=(*data.notes, *data_notices, *weights_notices, *plan_notices, *processes.strategy.notices()),
         processes=processes,
         plan=plan,
         training=training,
@@ -136,6 +145,8 @@ def _start(asked: TrainConfig) -> Processes:
         precision=asked.precision,
         timeout=asked.timeout,
         strategy=asked.strategy,
+        options={name: value for name in STRATEGY_OPTIONS if (value := getattr(asked, name)) is not None},
+        common=decisive_options(asked),
     )
     _refuse_unsupported(asked, processes.strategy)
     return processes
@@ -144,6 +155,8 @@ def _start(asked: TrainConfig) -> Processes:
 def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
     if asked.exact and not strategy.exact_supported:
         raise UserError(f"--exact does not work with {strategy.name} yet", "start it with DDP")
+    if asked.compile and not strategy.compile_supported:
+        raise UserError(f"--compile does not work with {strategy.name} yet", "leave it out")
     if asked.auto_micro_batch and not strategy.batch_size_search_supported:
         raise UserError(f"--auto-micro-batch does not work with {strategy.name} yet", "give --batch-size")
 
@@ -210,6 +223,8 @@ def _build_model(config: ResolvedConfig, data: DataSet, initial: Path | None) ->
         if not is_out_of_memory(error):
             raise
         raise UserError(f"--model {config.model} does not fit into memory: {error}", SMALLER_MODEL) from None
+    if config.activation_checkpointing:
+        checkpoint_blocks(built.module, config.model)
     if initial is None:
         return built, ()
     file, notes = initial_weights(initial)

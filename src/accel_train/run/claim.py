@@ -9,9 +9,13 @@ from accel_train.system.folder_lock import FolderLock
 
 
 class Claim:
-    """Holds the folder of a run in one process; empty in all others."""
+    """Holds the folder of a run in one process; empty in all others.
 
-    def __init__(self) -> None:
+    `seconds` to wait for another holder: a killed predecessor may hold it for a while, on another machine.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = seconds
         self._lock: FolderLock | None = None
         self._made: list[Path] = []
 
@@ -31,7 +35,7 @@ class Claim:
                 run_folder.make(point.folder, new=is_numbered)
             except FileExistsError:  # another run has taken this number
                 continue
-            lock = FolderLock(point.folder)
+            lock = FolderLock(point.folder, self._seconds)
             lock.acquire()
             self._lock, self._made = lock, missing
             found = point if is_numbered else find_resume_point(output, resume, name, same)

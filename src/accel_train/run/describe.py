@@ -1,7 +1,6 @@
 """Describes a run: its first event, its config.yaml, and the description of its model."""
 
 import os
-import socket
 from typing import Any
 
 import torch
@@ -13,10 +12,10 @@ from accel_train.config.lr_schedule import SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import PLACEMENT, changed_fields
 from accel_train.data.sources.memory import in_memory
-from accel_train.distributed import process_group
 from accel_train.distributed.environment import available_cores, launcher_name, local_world_size
 from accel_train.distributed.environment_check import obeyed
-from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RanksStarted, RankStart, RunStarted
+from accel_train.distributed.ranks import hosts_of
+from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RunStarted
 from accel_train.run.build import Run
 
 _CACHE = {"device": "on each device", "ram": "shared in RAM", "off": "in each process"}
@@ -34,16 +33,10 @@ def run_started(run: Run) -> RunStarted:
         data=_data(run),
         model=ModelRecord(
             model=run.config.model,
-            parameters=sum(p.numel() for p in run.built.module.parameters()),
+            parameters=run.built.parameters,
             matches=run.built.notes,
         ),
     )
-
-
-def ranks_started(run: Run) -> RanksStarted:
-    """Collective: return where each process runs."""
-    own = RankStart(run.processes.device_name, socket.gethostname(), os.getpid(), torch.get_num_threads())
-    return RanksStarted(process_group.exchange_records(run.processes.group, own))
 
 
 def config_text(run: Run) -> str:
@@ -143,12 +136,13 @@ def _hardware(run: Run) -> HardwareRecord:
         launched_by=launcher_name(),
         environment=_environment(run),
         identity=run.identity,
+        hosts=hosts_of(processes.ranks),
     )
 
 
 def _environment(run: Run) -> tuple[str, ...]:
     given = [name for name in run.origins if getattr(run.config, name) not in (None, "auto", False)]
-    applies = ["run", run.processes.strategy.name.lower(), *["compile"] * run.config.compile]
+    applies = ["run", run.processes.strategy.variables, *["compile"] * run.config.compile]
     return obeyed(os.environ, given, applies)
 
 

@@ -28,6 +28,7 @@ from accel_train.events import Evaluated
 from accel_train.models.build import build_model
 from accel_train.models.size_limit import values_at_most
 from accel_train.run.evaluation_data import open_evaluation_data
+from accel_train.run.resume_point import decisive_options
 from accel_train.run.same_data import refuse_other_ranks
 from accel_train.run.weights import weights_to_evaluate
 from accel_train.training import evaluate as evaluation
@@ -86,6 +87,7 @@ def _start(config: EvaluateConfig, precision: str) -> Processes:
         precision=config.precision or precision,
         timeout=config.timeout,
         strategy="ddp",  # whatever the launcher says: nothing is trained
+        common=decisive_options(config),
     )
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import torch
 
 from accel_train.distributed import process_group
+from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.environment_check import changing_numbers
+from accel_train.distributed.ranks import rank_name
 from accel_train.errors import UserError
 
 _PACKAGES = ("torchvision", "pillow", "simplejpeg")
@@ -58,17 +60,17 @@ def identity_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {before.get(name, 'none')} → {now.get(name, 'none')}" for name in names)
 
 
-def refuse_other_identities(group: torch.distributed.ProcessGroup | None, own: Mapping[str, str]) -> None:
+def refuse_other_identities(processes: Processes, own: Mapping[str, str]) -> None:
     """Collective: check that all processes have the same identity.
 
     Raises:
         UserError: one has another, so that results would depend on which process computes what.
     """
-    texts = process_group.exchange_texts(group, identity_text(own))
+    texts = process_group.exchange_texts(processes.group, identity_text(own))
     rank = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
     if rank is not None:
         raise UserError(
-            f"--exact: rank {rank} computes on {texts[rank]}, but rank 0 on {texts[0]}",
+            f"--exact: {rank_name(processes.ranks, rank)} computes on {texts[rank]}, but rank 0 on {texts[0]}",
             "use machines of one kind with the same libraries and environment, or leave out --exact",
         )
 

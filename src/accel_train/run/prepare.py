@@ -1,5 +1,6 @@
 """Makes optimizer and loaders, hands them with the model to `Accelerator.prepare`, and assembles the training loop."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,13 @@ from accel_train.config.plan import Plan, make_plan
 from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_loader, micro_batches_per_read, train_loader
 from accel_train.data.sampler import ImageOrder, UpdateSampler
 from accel_train.data.sources.base import DataSet, View
-from accel_train.data.transforms import ImageTransform
+from accel_train.data.sources.labels import LabelsOnly
+from accel_train.data.transforms import ImageTransform, no_images
 from accel_train.data.worker_batches import Batch
 from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.environment import share_of_cores
+from accel_train.distributed.strategies.inputs import Division
 from accel_train.distributed.watchdog import Watchdog
 from accel_train.errors import UserError
 from accel_train.models.build import BuiltModel
@@ -37,6 +40,7 @@ from accel_train.training.micro_batches import TrainBatches
 from accel_train.training.nonfinite import NonfiniteCheck
 from accel_train.training.optimizers import build_optimizer
 from accel_train.training.out_of_memory import candidate_batch_sizes
+from accel_train.training.random_numbers import RandomNumbers
 from accel_train.training.rank_report import RankReport
 from accel_train.training.timing import Timing
 from accel_train.training.torch_settings import benchmark_convolutions, compile_model
@@ -52,9 +56,9 @@ def plan_updates(
     """
     if not config.auto_micro_batch or resumed:
         try:
-            plan = make_plan(config, processes.count, len(data.train))
+            plan = make_plan(config, processes.count, len(data.train), stages=processes.strategy.stages)
         except UserError as error:
-            raise _with_hint(error, config) if resumed else error from None
+            raise _with_hint(error, config, processes.strategy.stages) if resumed else error from None
         return plan, () if resumed else at_start(config, plan)
     # The global batch is given, or follows from --batch-size; the search keeps it.
     any_size = 1 if config.global_batch_size else None
@@ -64,10 +68,11 @@ def plan_updates(
     return plan.with_batch_size(size), (notice, *at_start(config, plan))
 
 
-def _with_hint(error: UserError, config: ResolvedConfig) -> UserError:
+def _with_hint(error: UserError, config: ResolvedConfig, stages: int) -> UserError:
     """Return an error with the hint that a resumed run, which keeps its batches, needs."""
     micro_batches = (config.global_batch_size or config.batch_size) // config.batch_size
-    return UserError(error.message, f"a resumed run keeps its batches; give --processes {micro_batches} or fewer")
+    most = micro_batches * stages
+    return UserError(error.message, f"a resumed run keeps its batches; give --processes {most} or fewer")
 
 
 def prepare(
@@ -75,12 +80,16 @@ def prepare(
 ) -> Training:
     """Collective: prepare model, optimizer and loaders, and return the parts of the loop."""
     accelerator, strategy = processes.accelerator, processes.strategy
-    module, optimizer = _module_and_optimizer(config, plan, built, processes)
+    random_numbers = RandomNumbers(config.seed, [] if config.compile else built.drawing_blocks())
+    module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
+    strategy.divide(accelerator, module, _division(config, plan, built, processes, watchdog))
+    optimizer = _optimizer(config, plan, module, processes)
     train, val, sampler = _loaders(config, plan, data, built, processes)
     model, optimizer, train, val = strategy.prepare(accelerator, module, optimizer, train, val)
     plain = strategy.plain_model(accelerator, model)
-    updater = _updater(config, plan, processes, model, optimizer, watchdog)
-    transform, per_update = _transform(config, data, built, processes), len(updater.own)
+    updater = _updater(config, plan, processes, model, optimizer, random_numbers, watchdog)
+    transform = no_images if processes.rank % plan.stages else _transform(config, data, built, processes)
+    per_update = len(updater.own)
     diverged = partial(after_divergence, config, plan)
     return Training(
         plan=plan,
@@ -95,7 +104,13 @@ def prepare(
 
 
 def _updater(
-    config: ResolvedConfig, plan: Plan, processes: Processes, model: nn.Module, optimizer: Any, watchdog: Watchdog
+    config: ResolvedConfig,
+    plan: Plan,
+    processes: Processes,
+    model: nn.Module,
+    optimizer: Any,
+    random_numbers: RandomNumbers,
+    watchdog: Watchdog,
 ) -> Updater:
     accelerator, strategy = processes.accelerator, processes.strategy
     plain = strategy.plain_model(accelerator, model)
@@ -111,7 +126,7 @@ def _updater(
         ema=Ema(plain, 0.5 ** (plan.global_batch / config.ema), strategy) if config.ema else None,
         plan=plan,
         own=plan.blocks[processes.rank // plan.stages],
-        seed=config.seed,
+        random_numbers=random_numbers,
         label_smoothing=config.label_smoothing,
         clip_norm=config.clip_norm,
         epoch_sums=Sums(processes.device),
@@ -126,10 +141,22 @@ def _rank_report(config: ResolvedConfig, plain: nn.Module, processes: Processes)
     return RankReport(processes.group, processes.strategy, plain, processes.device_name)
 
 
-def _module_and_optimizer(
-    config: ResolvedConfig, plan: Plan, built: BuiltModel, processes: Processes
-) -> tuple[nn.Module, torch.optim.Optimizer]:
-    module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
+def _division(
+    config: ResolvedConfig, plan: Plan, built: BuiltModel, processes: Processes, watchdog: Watchdog
+) -> Division:
+    images_BCHW = torch.linspace(-1, 1, plan.batch_size * built.channels * built.image_size**2, dtype=processes.dtype)
+    shape = (plan.batch_size, built.channels, built.image_size, built.image_size)
+    return Division(
+        blocks=built.blocks,
+        images_BCHW=images_BCHW.view(shape).contiguous(memory_format=torch.channels_last),
+        micro_batches=(len(plan.blocks[processes.rank // plan.stages]), plan.accumulate),
+        on_main=processes.on_main,
+        tick=watchdog.tick,
+        timeout=config.timeout,
+    )
+
+
+def _optimizer(config: ResolvedConfig, plan: Plan, module: nn.Module, processes: Processes) -> torch.optim.Optimizer:
     optimizer = build_optimizer(
         config.optimizer,
         module,
@@ -142,7 +169,7 @@ def _module_and_optimizer(
         benchmark_convolutions(processes.device)
     if config.compile:
         compile_model(module, processes.device)
-    return module, optimizer
+    return optimizer
 
 
 def _loaders(
@@ -152,10 +179,13 @@ def _loaders(
     workers = choose_workers(config.workers, data.train, cores=share_of_cores(), on_cpu=on_cpu)
     pin_memory = workers > 0 and on_gpu
     sizes = LoaderSizes(plan.batch_size, plan.replicas, workers, pin_memory, stages=plan.stages)
+    train, val = data.train, data.val
+    if processes.rank % plan.stages:
+        train, val, sizes = LabelsOnly(train), LabelsOnly(val), replace(sizes, workers=0)
     view = View(built.image_size, _augmentation(config, data).random_crop)
     batch_bytes = plan.batch_size * built.channels * built.image_size**2 * processes.dtype.itemsize
-    train, sampler = train_loader(
-        data.train,
+    train_batches, sampler = train_loader(
+        train,
         view,
         sizes,
         ImageOrder(config.seed, len(data.train)),
@@ -163,7 +193,7 @@ def _loaders(
         epochs=plan.epochs,
         per_read=micro_batches_per_read(data.train, batch_bytes),
     )
-    return train, evaluation_loader(data.val, view, sizes), sampler
+    return train_batches, evaluation_loader(val, view, sizes), sampler
 
 
 def _augmentation(config: ResolvedConfig, data: DataSet) -> Augmentation:

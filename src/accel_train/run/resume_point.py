@@ -9,6 +9,7 @@ from typing import Any
 
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, read_description
+from accel_train.config.fields import Config, Placement, marked
 from accel_train.config.import_string import CODE, trusted
 from accel_train.config.load import read_config
 from accel_train.config.options import FREE_ON_RESUME, FROM_RUN, PLACEMENT, ResolvedConfig, TrainConfig
@@ -19,6 +20,7 @@ from accel_train.loggers.text import option_value
 _UNNAMED = ("auto", "never")
 """Values of --resume that name no run."""
 _DATA = "data"
+_PLACES_OF_DATA = {_DATA, "data_dir"}
 _FOUND_LATER = ("global_batch_size", "image_size")
 """Fields that the data or the model decide if the user has not."""
 
@@ -134,6 +136,16 @@ def decisive_values(config: ResolvedConfig) -> dict[str, Any]:
     """
     found_later = {*_FOUND_LATER, *_found_by_search(config)}
     return config.model_dump(mode="json", exclude={_DATA, *found_later, *FREE_ON_RESUME})
+
+
+def decisive_options(config: Config) -> dict[str, str]:
+    """Return the options, by flag, that all processes must be started with: those that are no defaults.
+
+    What only places the run may differ between machines, and where the data are.
+    """
+    given = config.model_dump(mode="json", exclude_defaults=True)
+    may_differ = marked(type(config), Placement) | _PLACES_OF_DATA
+    return {flag(name): option_value(value) for name, value in given.items() if name not in may_differ}
 
 
 def _found_by_search(config: ResolvedConfig) -> set[str]:

@@ -5,6 +5,7 @@ from accel_train.data.contents import Contents, changes, files_of, first_differe
 from accel_train.data.sources.base import Source
 from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
+from accel_train.distributed.ranks import rank_name
 from accel_train.errors import UserError
 from accel_train.loggers.text import quoted
 from accel_train.run.resume_point import ResumePoint
@@ -24,7 +25,7 @@ def refuse_other_ranks(processes: Processes, contents: Contents, **sources: Sour
     differences = process_group.exchange_texts(processes.group, own)
     rank = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
     raise UserError(
-        f"rank {rank} sees other data than rank 0: {differences[rank]}",
+        f"{rank_name(processes.ranks, rank)} sees other data than rank 0: {differences[rank]}",
         "give all machines the same files: copy them again, or use a shared folder",
     )
 

@@ -10,15 +10,17 @@ from accel_train.checkpoints.run_folder import PROFILE
 from accel_train.config.durations import parse_duration, parse_interval
 from accel_train.config.options import TrainConfig
 from accel_train.distributed.accelerator import stop
-from accel_train.distributed.environment import available_cores, local_world_size
+from accel_train.distributed.environment import available_cores, local_world_size, restart_notes, restarts
 from accel_train.distributed.launcher import check_processes
+from accel_train.distributed.peer_loss import PeerLostError, what_was_lost
+from accel_train.distributed.ranks import hosts_of
 from accel_train.distributed.replica_check import compare, fingerprint
 from accel_train.distributed.watchdog import start_watchdog
-from accel_train.events import EpochEnd, Event, Notice, Resumed, RunEnded, Stopped, UpdateDone
+from accel_train.events import EpochEnd, Event, Notice, RanksStarted, Resumed, RunEnded, Stopped, UpdateDone
 from accel_train.rng import make_key
 from accel_train.run.build import Run, build_run
 from accel_train.run.claim import Claim
-from accel_train.run.describe import ranks_started, run_started
+from accel_train.run.describe import run_started
 from accel_train.run.learning_notes import LearningNotes
 from accel_train.run.restore import resume, take_folder
 from accel_train.run.rollback import Rollback
@@ -50,7 +52,7 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(restored_torch_options())
         stack.callback(stop)
-        claim = Claim()
+        claim = Claim(config.timeout / 2 if restarts() else None)
         stack.callback(claim.release)
         run = build_run(config, given, claim.find_resume_point)
         stack.callback(run.watchdog.stop)
@@ -76,7 +78,7 @@ class Session:
         restored, problems = resume(run, self._trained)
         self._resumed = restored is not None
         self._state = restored or TrainingState()
-        self._notices = (*run.notices, *problems)
+        self._notices = (*run.notices, *restart_notes(), *problems)
         self._learning = LearningNotes(run.config, run.plan, run.contents, self._state.last)
         self._rollback = Rollback(run, self._trained)
         self._saver = Saver(run, self._trained)
@@ -94,7 +96,7 @@ class Session:
         yield run_started(self._run)
         if self._resumed:
             yield Resumed(min(state.epochs + 1, self._run.plan.epochs), state.update, state.seconds)
-        yield ranks_started(self._run)
+        yield RanksStarted(self._processes.ranks)
         yield from map(Notice, self._notices)
         try:
             while True:
@@ -115,7 +117,9 @@ class Session:
                 self._saver.close()
 
     def _with_hint(self, error: BaseException) -> BaseException:
-        """Return an error with a hint if memory has run out, else the error itself."""
+        """Return an error with a hint if memory has run out, or that names a lost host; else the error itself."""
+        if len(hosts_of(self._processes.ranks)) > 1 and what_was_lost(error):
+            return PeerLostError(self._run.watchdog.lost())
         plan = self._run.plan
         out_of_memory = as_memory_error(
             error,
@@ -206,3 +210,8 @@ class Session:
             "configuration": make_key(plan.global_batch, plan.batch_size, plan.total_updates, self._run.config.seed),
         }
         compare(self._processes.group, fingerprints, update)
+        parts = [strategy.part(rank) for rank in range(self._processes.count)]
+        if 1 < len(set(parts)) < len(parts):  # each part of the split tensors has replicas of its own
+            tensors = (*model.parameters(), *model.buffers())
+            split = [strategy.local(tensor) for tensor in tensors if not strategy.is_replicated(tensor)]
+            compare(self._processes.group, {"part of the weights": fingerprint(split)}, update, parts)

@@ -24,8 +24,9 @@ class FolderLock:
     descriptor of the file, so nothing else may open that file.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wait_seconds: float | None = None) -> None:
         self._folder = folder
+        self._wait_seconds = _WAIT_SECONDS if wait_seconds is None else wait_seconds
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -70,7 +71,7 @@ class FolderLock:
         if (kind := kind_of(path)) not in (None, "a file"):
             raise UserError(f"{path} is {kind}, not a lock", "remove it")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        if not _locked(descriptor):
+        if not _locked(descriptor, self._wait_seconds):
             holder = os.pread(descriptor, 1000, 0).decode(errors="replace").strip() or "unknown process"
             os.close(descriptor)
             raise UserError(
@@ -89,9 +90,9 @@ class FolderLock:
             self._descriptor = None
 
 
-def _locked(descriptor: int) -> bool:
+def _locked(descriptor: int, seconds: float) -> bool:
     """Return whether the lock was acquired in time."""
-    deadline = time.monotonic() + _WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

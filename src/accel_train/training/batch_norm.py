@@ -38,10 +38,10 @@ class BatchNormBuffers:
 
     def begin_micro_batch(self) -> None:
         """Restore the buffers of the start of the update; called before a forward pass."""
+        # `data`: autograd need not know, since a backward pass reads only buffers that never change, such as indices.
         if self._flat.numel():
-            # `data`: autograd need not know, since a backward pass does not read running statistics.
             self._flat.data.copy_(self._at_start)
-        _copy(self._counters_at_start, self._counters)
+        _copy(self._counters_at_start, [counter.data for counter in self._counters])
 
     def end_micro_batch(self) -> None:
         """Record how the forward pass has changed the buffers."""

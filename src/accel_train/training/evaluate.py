@@ -14,7 +14,7 @@ from torch import nn
 
 from accel_train.data.loader import batches
 from accel_train.data.sampler import PADDING
-from accel_train.data.transforms import ImageTransform
+from accel_train.data.transforms import Transform
 from accel_train.training.ema import Ema
 from accel_train.training.loss import split_outputs
 from accel_train.training.metrics import Means, Sums, means
@@ -24,7 +24,7 @@ def evaluate(
     accelerator: Accelerator,
     model: nn.Module,
     loader: Any,
-    transform: ImageTransform,
+    transform: Transform,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Means | None:
     """Collective: return means over all images of a loader; None if `interrupted` returned True, on all processes."""
@@ -34,7 +34,10 @@ def evaluate(
         for batch in batches(loader):
             if interrupted():
                 return None
-            logits_BK, _, _ = split_outputs(model(transform(batch.images_BCHW)))
+            outputs = model(transform(batch.images_BCHW))
+            if outputs is None:  # another process computes the last layers
+                continue
+            logits_BK, _, _ = split_outputs(outputs)
             sums.add_images(logits_BK, batch.labels_B, batch.sample_indices_B != PADDING)
     return means(accelerator.reduce(sums.tensor, "sum"))
 
@@ -46,7 +49,7 @@ class Validation:
     accelerator: Accelerator
     model: nn.Module
     loader: Any
-    transform: ImageTransform
+    transform: Transform
     ema: Ema | None
 
     def __call__(self, interrupted: Callable[[], bool]) -> tuple[Means, Means | None] | None:

@@ -1,16 +1,14 @@
 """Averages gradients over micro-batches and processes: as the strategy does it, or in one fixed order."""
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
-import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from accel_train.config.plan import Plan
+from accel_train.distributed import process_group
 from accel_train.distributed.strategies.base import Strategy
-from accel_train.errors import UserError
+from accel_train.errors import LocalError, UserError
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.tree_reduce import TreeReduce, flat_gradients, set_gradients
 
@@ -18,9 +16,8 @@ from accel_train.training.tree_reduce import TreeReduce, flat_gradients, set_gra
 class GradientAverage(Protocol):
     """Collects the gradients of this process's micro-batches, and BatchNorm's changes with them."""
 
-    def passes(self, last: bool) -> AbstractContextManager[Any]:
-        """Return the context of a forward and backward pass; `last` is True for this process's last of an update."""
-        ...
+    by_strategy: bool
+    """Whether the strategy averages over replicas, with the last backward pass of an update."""
 
     def take(self) -> None:
         """Take the gradients that a backward pass has left, and the change of BatchNorm's buffers."""
@@ -34,19 +31,17 @@ class GradientAverage(Protocol):
 class StrategyAverage:
     """Adds as DDP or FSDP do: within a process by micro-batch, then over processes."""
 
+    by_strategy = True
+
     def __init__(
         self, accelerator: Accelerator, strategy: Strategy, model: nn.Module, batch_norm: BatchNormBuffers, plan: Plan
     ) -> None:
-        self._accelerator = accelerator
         self._strategy = strategy
         self._model = model
         self._batch_norm = batch_norm
         self._micro_batches = plan.micro_batches
         self._per_replica = plan.micro_batches / plan.replicas
         self._change: Tensor | None = None
-
-    def passes(self, last: bool) -> AbstractContextManager[Any]:
-        return nullcontext() if last else self._strategy.no_sync(self._accelerator, self._model)
 
     def take(self) -> None:
         change = self._batch_norm.take_change()
@@ -62,29 +57,28 @@ class StrategyAverage:
         change, self._change = self._change, None
         assert change is not None
         if change.numel():
-            change = self._accelerator.reduce(change, "sum")
+            process_group.sum_over(self._strategy.replica_group, change)
         self._batch_norm.end_update(change, self._micro_batches)
 
 
 class TreeAverage:
     """Adds in a fixed binary tree over all micro-batches, whichever process computes them (`--exact`)."""
 
+    by_strategy = False
+
     def __init__(
         self, accelerator: Accelerator, strategy: Strategy, model: nn.Module, batch_norm: BatchNormBuffers, plan: Plan
     ) -> None:
-        self._accelerator = accelerator
-        self._strategy = strategy
         self._model = model
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._batch_norm = batch_norm
         self._micro_batches = plan.micro_batches
-        self._tree = TreeReduce(plan.blocks, accelerator.process_index)
-
-    def passes(self, last: bool) -> AbstractContextManager[Any]:
-        return self._strategy.no_sync(self._accelerator, self._model)
+        self._stages = plan.stages
+        replica = accelerator.process_index // plan.stages
+        self._tree = TreeReduce(plan.blocks, replica, strategy.replica_group)
 
     def take(self) -> None:
-        refuse_unused(self._model)
+        refuse_unused(self._model, self._stages)
         self._tree.add(flat_gradients(self._parameters, self._batch_norm.take_change()))
         for parameter in self._parameters:
             parameter.grad = None
@@ -96,21 +90,16 @@ class TreeAverage:
         self._batch_norm.end_update(set_gradients(self._parameters, total), self._micro_batches)
 
 
-def gradient_norm(parameters: Iterable[nn.Parameter], strategy: Strategy) -> Tensor:
-    """Collective: return the norm of the parameters' gradients."""
-    return strategy.full(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
-
-
-def refuse_unused(model: nn.Module) -> None:
+def refuse_unused(model: nn.Module, stages: int = 1) -> None:
     """Refuse a model with an unused parameter: processes would wait for its gradient forever.
 
     Raises:
-        UserError: a trainable parameter has no gradient, not even zeros.
+        UserError: a trainable parameter has no gradient, not even zeros; of several stages one finds that.
     """
     unused = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if unused:
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
-        raise UserError(
+        raise (LocalError if stages > 1 else UserError)(
             f"the loss does not depend on the model's parameter {unused[0].removeprefix('module.')}{more}",
             "remove the unused part, or freeze it with requires_grad_(False)",
         )

@@ -12,7 +12,6 @@ from accel_train.events import EpochByRank, EpochEnd, Progress, RunEnded, Update
 from accel_train.rng import hash_ids
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.evaluate import Validation
-from accel_train.training.gradients import gradient_norm
 from accel_train.training.metrics import Means, means
 from accel_train.training.micro_batches import TrainBatches
 from accel_train.training.nonfinite import NonfiniteCheck
@@ -93,15 +92,17 @@ def _train_one_epoch(
 
 
 def _progress(training: Training, state: TrainingState, updated: Updated) -> Progress:
-    """Collective: return the numbers of the last update: loss and sample indices of this process, norm over all."""
-    norm = updated.clipped_norm
+    """Collective: return the numbers of the last update: loss and sample indices of this replica, norm over all."""
+    updater, norm = training.updater, updated.clipped_norm
     if norm is None:
-        norm = gradient_norm(training.updater.model.parameters(), training.updater.strategy)
+        norm = updater.strategy.gradient_norm(updater.model.parameters())
+    none = updater.epoch_sums.tensor.new_zeros(())
+    loss = torch.stack(updated.losses).mean().to(none) if updated.losses else none
     return Progress(
         epoch=state.epochs + 1,
         update=state.update,
         lr=training.plan.learning_rate(state.update - 1),
-        local_loss=float(torch.stack(updated.losses).mean()),
+        local_loss=float(updater.strategy.from_last_stage(loss)),
         gradient_norm=float(norm),
         local_ids_hash=f"{hash_ids(0, torch.cat(updated.sample_indices)).sum().item() % 2**64:016x}",
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from accel_train.data.loader import batches
 from accel_train.data.sampler import UpdateSampler
-from accel_train.data.transforms import ImageTransform
+from accel_train.data.transforms import Transform
 from accel_train.data.worker_batches import Batch
 from accel_train.training.timing import Timing
 
@@ -20,7 +20,7 @@ class TrainBatches:
 
     loader: Any
     sampler: UpdateSampler
-    transform: ImageTransform
+    transform: Transform
     batch_size: int
 
     def micro_batches(self, first_update: int, timing: Timing) -> Iterator[Batch]:

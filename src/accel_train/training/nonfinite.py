@@ -11,7 +11,6 @@ from accel_train.config.plan import Plan
 from accel_train.distributed import process_group
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import UserError
-from accel_train.training.gradients import gradient_norm
 from accel_train.training.metrics import Sums
 
 _NEVER = 2**62
@@ -64,7 +63,7 @@ class NonfiniteCheck:
         first = min(losses for losses, _ in found)
         if first == _NEVER and all(weights for _, weights in found):
             return
-        norm = float(gradient_norm(self._parameters, self._strategy))
+        norm = float(self._strategy.gradient_norm(self._parameters))
         where, led_to_it = f"a weight after update {update}", update
         if first != _NEVER:
             ranks = [rank for rank, (losses, _) in enumerate(found) if losses == first]

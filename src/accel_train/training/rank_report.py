@@ -24,7 +24,7 @@ class RankReport:
 
     def __call__(self, epoch: int, update: int, sums: Sums, images_per_second: float) -> EpochByRank:
         """Collective: return the report of an epoch that this process has trained at a speed, with these sums."""
-        own = sums.since_load
+        own = self.strategy.from_last_stage(sums.since_load)
         tensors = [*self.model.parameters(), *self.model.buffers()]
         images = int(own[-1])
         record = RankEpoch(

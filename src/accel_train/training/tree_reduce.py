@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from accel_train.distributed import process_group
 
@@ -26,10 +27,11 @@ class Sum(NamedTuple):
 class TreeReduce:
     """The sums of the largest subtrees that this process has completed so far in an update."""
 
-    def __init__(self, blocks: Sequence[range], rank: int) -> None:
-        """Add the micro-batches of one of the blocks, one per process, of which an update consists."""
+    def __init__(self, blocks: Sequence[range], rank: int, group: ProcessGroup | None = None) -> None:
+        """Add the micro-batches of one of the blocks, one per process of the group, of which an update consists."""
         self._micro_batches = blocks[-1].stop
         self._rank = rank
+        self._group = group
         self._subtrees = [subtrees(self._micro_batches, block.start, block.stop) for block in blocks]
         self._sums: list[Sum] = []
 
@@ -60,13 +62,15 @@ class TreeReduce:
         mine = [by_process[self._rank] for by_process in slices]
         parts = [[torch.empty_like(mine[0]) for _ in subtrees_there] for subtrees_there in self._subtrees]
         parts[self._rank] = mine
-        process_group.exchange_tensors([[by_process[p] for by_process in slices] for p in processes], parts)
+        sent = [[by_process[p] for by_process in slices] for p in processes]
+        process_group.exchange_tensors(sent, parts, self._group)
         finished: list[Sum] = []
         for subtrees_there, parts_there in zip(self._subtrees, parts, strict=True):
             for (start, end), part in zip(subtrees_there, parts_there, strict=True):
                 combine(finished, Sum(start, end, part), self._micro_batches)
         mine[0].copy_(finished[0].vector)
-        process_group.exchange_tensors([mine[:1] for _ in processes], [[slice_there] for slice_there in slices[0]])
+        whole = [[slice_there] for slice_there in slices[0]]
+        process_group.exchange_tensors([mine[:1] for _ in processes], whole, self._group)
         return vectors[0]
 
 

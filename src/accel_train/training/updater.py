@@ -3,7 +3,9 @@
 Shape suffixes: B images, C channels, H height, W width, K classes.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,12 +19,12 @@ from torch import Tensor, nn
 from accel_train.config.plan import Plan
 from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.base import Strategy
-from accel_train.rng import make_key, seed_libraries
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
 from accel_train.training.gradients import GradientAverage, refuse_unused
 from accel_train.training.loss import training_loss
 from accel_train.training.metrics import Sums
+from accel_train.training.random_numbers import RandomNumbers
 from accel_train.training.timing import Timing
 
 
@@ -51,7 +53,7 @@ class Updater:
     plan: Plan
     own: range
     """The indices of this process's micro-batches in an update."""
-    seed: int
+    random_numbers: RandomNumbers
     label_smoothing: float
     clip_norm: float | None
     epoch_sums: Sums
@@ -71,42 +73,13 @@ class Updater:
 
         A process may get more micro-batches than its own, as many as any process has.
         """
-        losses: list[Tensor] = []
-        sample_indices: list[Tensor] = []
-        passes = self.plan.accumulate if self.strategy.collective_forward else len(self.own)
-        for m, batch in enumerate(islice(micro_batches, self.plan.accumulate)):
-            if m == 0:
-                self.optimizer.zero_grad()  # not earlier: the gradient norm may be read until here
-            if m < len(self.own):
-                losses.append(self._micro_batch(batch, update, self.own[m], last=m == passes - 1))
-                sample_indices.append(batch.sample_indices_B)
-            elif m < passes:
-                self._take_part(batch, last=m == passes - 1)
-        return Updated(losses, sample_indices, self._finish(update))
-
-    def _micro_batch(self, batch: Batch, update: int, index: int, *, last: bool) -> Tensor:
-        """Add the gradient of a micro-batch and return its loss."""
-        seed_libraries(make_key(self.seed, "update", update, index))
-        with self.gradients.passes(last):
-            with self.timing.span("forward"):
-                self.batch_norm.begin_micro_batch()
-                loss, logits_BK = training_loss(self.model(batch.images_BCHW), batch.labels_B, self.label_smoothing)
-                self.batch_norm.end_micro_batch()
-            self.tick()
-            with self.timing.span("backward"):
-                self.accelerator.backward(loss)
-        if last and update % self.plan.updates_per_epoch == 0:
-            refuse_unused(self.model)
-        self.gradients.take()
-        self.epoch_sums.add_batch(loss, logits_BK, batch.labels_B)
-        return loss.detach()
-
-    def _take_part(self, batch: Batch, *, last: bool) -> None:
-        """Collective: pass a micro-batch without weight, as long as other processes have one of their own."""
-        with self.gradients.passes(last):
-            loss, _ = training_loss(self.model(batch.images_BCHW), batch.labels_B, self.label_smoothing)
-            self.tick()
-            self.accelerator.backward(0 * loss)
+        self.optimizer.zero_grad()  # not earlier: the gradient norm may be read until here
+        passes = UpdatePasses(self, islice(micro_batches, self.plan.accumulate), update)
+        self.strategy.run(self.accelerator, self.model, passes)
+        if self.gradients.by_strategy and update % self.plan.updates_per_epoch == 0:
+            refuse_unused(self.model, self.plan.stages)  # after the last pass: FSDP sets gradients in it
+        deque(passes.micro_batches, maxlen=0)
+        return Updated(passes.losses, passes.sample_indices, self._finish(update))
 
     def _finish(self, update: int) -> Tensor | None:
         """Collective: update the weights by the mean gradient; return the gradient norm if it was clipped."""
@@ -114,13 +87,17 @@ class Updater:
             self.gradients.finish()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.plan.learning_rate(update)
-            norm: Tensor | None = None
-            if self.clip_norm is not None:
-                norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+            norm = None if self.clip_norm is None else self._clip(self.clip_norm)
             self._step()
             if self.ema is not None:
                 self.ema.update()
         self.timing.count(self.plan.global_batch)
+        return norm
+
+    def _clip(self, clip_norm: float) -> Tensor:
+        self.accelerator.unscale_gradients(self.prepared_optimizer)
+        norm = self.strategy.gradient_norm(self.model.parameters())
+        torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), clip_norm, norm)
         return norm
 
     @cached_property
@@ -128,3 +105,54 @@ class Updater:
         # The loss scaler needs Accelerate's step, which searches the installed packages at every update.
         step: Callable[[], Any] = (self.prepared_optimizer if self.accelerator.scaler else self.optimizer).step
         return step
+
+
+class UpdatePasses:
+    """The passes of one update, of this process's micro-batches; their order is the strategy's."""
+
+    def __init__(self, updater: Updater, micro_batches: Iterator[Batch], update: int) -> None:
+        self.count = len(updater.own)
+        self.most = updater.plan.accumulate
+        self.averaged = updater.gradients.by_strategy
+        self.micro_batches = micro_batches
+        """Those whose forward pass has not begun."""
+        self.losses: list[Tensor] = []
+        """Of the micro-batches of this process, if it computes them."""
+        self.sample_indices: list[Tensor] = []
+        self.tick = updater.tick
+        self._updater = updater
+        self._update = update
+        self._labels: dict[int, Tensor] = {}
+
+    @contextmanager
+    def forward(self, m: int) -> Iterator[Tensor]:
+        updater, batch = self._updater, next(self.micro_batches)
+        self._labels[m] = batch.labels_B
+        if m >= self.count:
+            yield batch.images_BCHW
+            return
+        self.sample_indices.append(batch.sample_indices_B)
+        updater.random_numbers.begin(self._update, updater.own[m])
+        with updater.timing.span("forward"):
+            updater.batch_norm.begin_micro_batch()
+            yield batch.images_BCHW
+            updater.batch_norm.end_micro_batch()
+
+    def loss(self, m: int, outputs: Any) -> Tensor:
+        updater, labels_B = self._updater, self._labels.pop(m)
+        loss, logits_BK = training_loss(outputs, labels_B, updater.label_smoothing)
+        if m >= self.count:
+            return 0 * loss
+        updater.epoch_sums.add_batch(loss, logits_BK, labels_B)
+        self.losses.append(loss.detach())
+        return loss
+
+    @contextmanager
+    def backward(self, m: int) -> Iterator[None]:
+        updater = self._updater
+        if m >= self.count:
+            yield
+            return
+        with updater.timing.span("backward"):
+            yield
+        updater.gradients.take()

@@ -102,3 +102,33 @@ def test_torchs_exception_that_is_no_exception_is_replaced_by_its_cause(
     monkeypatch.setattr("torch.distributed.checkpoint.state_dict_loader.load", load)
     with pytest.raises(OSError, match="Input/output error"):
         load_tensors(checkpoint, trained(4, 3, 2))
+
+
+class FirstLayer(DDP):
+    """The strategy of a process that stores the first layer only."""
+
+    elsewhere = frozenset({"1.weight", "1.bias"})
+
+
+def first_layer(*sizes: int) -> TrainedTensors:
+    found = trained(*sizes)
+    del found.model[1]
+    return TrainedTensors(found.model, torch.optim.SGD(found.model.parameters(), lr=0.1), None, FirstLayer())
+
+
+def test_stage_loads_its_part_of_the_checkpoint_of_a_whole_model(checkpoint: Path) -> None:
+    whole, stage = trained(4, 3, 2), first_layer(4, 3, 2)
+    load_tensors(checkpoint, whole)
+    load_tensors(checkpoint, stage)
+    names = {"model.0.weight", "model.0.bias", *(f"optimizer.0.{of}.momentum_buffer" for of in ("weight", "bias"))}
+    assert set(stage.by_name()) == names
+    assert all(torch.equal(tensor, whole.by_name()[name]) for name, tensor in stage.by_name().items())
+
+
+def test_stage_rejects_a_checkpoint_without_the_layers_of_other_stages(tmp_path: Path) -> None:
+    checkpointer = Checkpointer(tmp_path, trained(4, 3), group=None, rank=0, keep=1)
+    checkpointer.save(TrainingState(update=7), {"nonce": "a"})
+    checkpointer.committed(wait=True)
+    checkpointer.close()
+    with pytest.raises(UserError, match=r"do not both have the tensor model\.1\.bias"):
+        load_tensors(tmp_path / "checkpoints" / "update_000007", first_layer(4, 3, 2))

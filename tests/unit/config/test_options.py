@@ -25,9 +25,11 @@ def read_back(path: Path, text: str) -> TrainConfig:
 
 
 def test_placement_is_every_field_that_leaves_the_result_unchanged() -> None:
-    hardware = {"processes", "device", "backend", "timeout", "threads", "strategy"}
+    hardware = {"processes", "device", "backend", "timeout", "threads"}
+    strategy = {"strategy", "shard_size", "activation_checkpointing"}
+    strategy |= {"pipeline_stages", "pipeline_schedule", "pipeline_split"}
     others = {"workers", "cache", "output", "accumulate", "resume", "time_limit", "profile"}
-    assert hardware | others == PLACEMENT
+    assert hardware | strategy | others == PLACEMENT
 
 
 def test_resume_may_change_placement_epochs_and_how_a_run_is_logged_and_saved() -> None:
@@ -45,6 +47,12 @@ def test_exact_is_refused_with_what_changes_last_bits(conflict: str) -> None:
         TrainConfig(exact=True, **{conflict: True})  # type: ignore[arg-type]
     assert caught.value.message.startswith(f"--exact does not work with --{conflict.replace('_', '-')}")
     assert caught.value.hint
+
+
+def test_activation_checkpointing_is_refused_with_the_compiler() -> None:
+    with pytest.raises(UserError) as caught:
+        TrainConfig(activation_checkpointing=True, compile=True)
+    assert caught.value.message == "--activation-checkpointing does not work with --compile yet"
 
 
 def test_config_of_a_run_reads_back_unchanged(tmp_path: Path) -> None:

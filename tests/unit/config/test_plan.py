@@ -16,13 +16,13 @@ RESOLVED: dict[str, Any] = {
 }
 
 
-def plan(processes: int = 1, images: int = 10_000, **given: Any) -> Plan:
-    return make_plan(ResolvedConfig(**{**RESOLVED, **given}), processes, images)
+def plan(processes: int = 1, images: int = 10_000, stages: int = 1, **given: Any) -> Plan:
+    return make_plan(ResolvedConfig(**{**RESOLVED, **given}), processes, images, stages=stages)
 
 
-def refusal(processes: int = 1, images: int = 10_000, **given: Any) -> tuple[str, str]:
+def refusal(processes: int = 1, images: int = 10_000, stages: int = 1, **given: Any) -> tuple[str, str]:
     with pytest.raises(UserError) as caught:
-        plan(processes, images, **given)
+        plan(processes, images, stages, **given)
     return caught.value.message, caught.value.hint
 
 
@@ -165,6 +165,21 @@ def test_more_processes_than_micro_batches_are_refused(
     message, found = refusal(processes, global_batch_size=size)
     assert message == f"{processes} processes cannot share {micro_batches} of 32 (--global-batch-size {size})"
     assert found == hint
+
+
+def test_replicas_of_several_stages_share_the_micro_batches() -> None:
+    made = plan(6, stages=2, global_batch_size=256)
+    assert (made.replicas, made.micro_batches, made.blocks) == (3, 8, (range(3), range(3, 6), range(6, 8)))
+    assert plan(4, stages=4, accumulate=3).global_batch == 3 * 32
+    assert plan(4, stages=2, accumulate=3).global_batch == 2 * 3 * 32
+    message, hint = refusal(6, stages=2, global_batch_size=64)
+    assert message == "3 replicas cannot share 2 micro-batches of 32 (--global-batch-size 64)"
+    assert hint == "use --batch-size 16, or 4 processes"
+    message, hint = refusal(4, stages=4, global_batch_size=192, accumulate=2)
+    assert message == "--accumulate 2 × 1 replica × --batch-size 32 is not --global-batch-size 192"
+    assert "(6 per replica)" in hint
+    _, hint = refusal(8, images=2, stages=2)
+    assert hint == "use at most 4 processes"
 
 
 def test_accumulate_that_contradicts_the_global_batch_is_refused() -> None:

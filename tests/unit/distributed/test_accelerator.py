@@ -131,7 +131,8 @@ def test_full_weights_are_contiguous_copies_with_plain_names() -> None:
         assert weight.is_contiguous()
         assert not weight.requires_grad
         assert weight.untyped_storage().nbytes() == weight.nbytes
-    not_main = Processes(SimpleNamespace(is_main_process=False, unwrap_model=lambda m, **_: m), DDP(), "fp32", None)  # type: ignore[arg-type]
+    accelerator: Any = SimpleNamespace(is_main_process=False, unwrap_model=lambda m, **_: m)
+    not_main = Processes(accelerator, DDP(), "fp32", None, processes.ranks)
     assert not_main.full_weights(net) == {}
 
 
@@ -158,6 +159,6 @@ def test_strategy_that_accelerate_does_not_run_is_rejected(monkeypatch: pytest.M
         def is_active(self, accelerator: Accelerator) -> bool:
             return False
 
-    monkeypatch.setattr(module, "load_strategy", lambda name: Sharded())
+    monkeypatch.setattr(module, "load_strategy", lambda name, options: Sharded())
     with pytest.raises(UserError, match="strategy: Sharded asked for, "):
         start_one()

@@ -16,6 +16,7 @@ from accel_train.distributed.environment import (
     launcher_pid,
     local_rank,
     local_world_size,
+    restart_notes,
     world_size,
 )
 from accel_train.distributed.launcher import check_processes, processes_to_start
@@ -178,3 +179,20 @@ def test_available_cores_are_those_that_this_process_may_use(tmp_path: Path) -> 
     finally:
         os.sched_setaffinity(0, allowed)
     assert available_cores(tmp_path / "nothing") == len(allowed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "noted"),
+    [
+        ({}, True),
+        ({"TORCHELASTIC_MAX_RESTARTS": "0"}, False),
+        ({"GROUP_WORLD_SIZE": "1"}, False),
+        ({"TORCHELASTIC_USE_AGENT_STORE": "False"}, False),  # with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
+    ],
+)
+def test_launcher_that_cannot_take_back_a_host_is_noted(
+    environment: Callable[..., None], changed: dict[str, str], noted: bool
+) -> None:
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2", "TORCHELASTIC_MAX_RESTARTS": "3"}
+    environment(**{**launched, "TORCHELASTIC_USE_AGENT_STORE": "True", **changed})
+    assert ["a host that is lost cannot come back" in note for note in restart_notes()] == [True] * noted

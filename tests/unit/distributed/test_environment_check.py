@@ -69,7 +69,7 @@ def test_environment_that_asks_for_nothing_unsupported_is_accepted(environ: dict
         ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", "DeepSpeed", "use distributed_type MULTI_GPU"),
         ("ACCELERATE_USE_MEGATRON_LM", "True", "Megatron-LM", "use distributed_type MULTI_GPU"),
         ("MEGATRON_LM_TP_DEGREE", "2", "Megatron-LM", "use distributed_type MULTI_GPU"),
-        ("ACCELERATE_USE_PARALLELISM_CONFIG", "1", "tensor, context or sequence", "use distributed_type MULTI_GPU"),
+        ("PARALLELISM_CONFIG_CP_SIZE", "4", "tensor, context or sequence", "use distributed_type MULTI_GPU"),
         ("PARALLELISM_CONFIG_TP_SIZE", "2", "tensor, context or sequence", "use distributed_type MULTI_GPU"),
         ("ACCELERATE_FP8_BACKEND", "TE", "fp8", "choose mixed_precision no, bf16 or fp16"),
         ("ACCELERATE_DOWNCAST_BF16", "yes", "bf16 on TPUs", "remove it"),
@@ -96,7 +96,7 @@ def test_unsupported_variable_is_refused_with_reason_and_hint(name: str, value: 
     [
         ("fsdp2", "FSDP_VERSION", "1", "FSDP 1"),
         ("fsdp2", "FSDP_OFFLOAD_PARAMS", "true", "fsdp_offload_params"),
-        ("fsdp2", "FSDP_SHARDING_STRATEGY", "HYBRID_SHARD", "another sharding"),
+        ("fsdp2", "FSDP_SHARDING_STRATEGY", "SHARD_GRAD_OP", "another sharding"),
         ("fsdp2", "FSDP_ACTIVATION_CHECKPOINTING", "True", "fsdp_activation_checkpointing"),
         ("fsdp2", "FSDP_IGNORED_MODULES", "head", "fsdp_ignored_modules"),
         ("compile", "TORCH_COMPILE_DISABLE", "1", "no compiler"),

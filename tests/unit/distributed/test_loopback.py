@@ -1,12 +1,10 @@
-"""Processes of one machine are recognized, and use the loopback unless the user says otherwise."""
+"""Processes of one machine are recognized, and listen for one another only."""
 
-import os
 import socket
 
 import pytest
 
-from accel_train.distributed.environment import LAUNCHER_SET
-from accel_train.distributed.loopback import listen, on_one_machine, use_loopback
+from accel_train.distributed.loopback import listen, on_one_machine
 
 
 @pytest.mark.parametrize(
@@ -28,17 +26,6 @@ def test_one_machine_is_recognized(
     for name, value in {"RANK": 0, "WORLD_SIZE": world, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": local}.items():
         monkeypatch.setenv(name, str(value))
     assert on_one_machine(address) == expected
-
-
-def test_named_interfaces_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")
-    monkeypatch.setenv("NCCL_SOCKET_IFNAME", " ")
-    monkeypatch.setenv(LAUNCHER_SET, "OMP_NUM_THREADS")
-    use_loopback()
-    assert (os.environ["GLOO_SOCKET_IFNAME"], os.environ["NCCL_SOCKET_IFNAME"]) == ("eth0", "=lo")
-    assert os.environ[LAUNCHER_SET] == "OMP_NUM_THREADS,NCCL_SOCKET_IFNAME"  # not printed as the user's
-    use_loopback()
-    assert os.environ[LAUNCHER_SET] == "OMP_NUM_THREADS,NCCL_SOCKET_IFNAME"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])

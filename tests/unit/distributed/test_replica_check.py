@@ -106,3 +106,11 @@ def test_differing_rank_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_group, "exchange", exchange)
     with pytest.raises(UserError, match="rank 1 differs from the other ranks in its order, found after update 7"):
         compare(None, {"weights": 2**64 - 1, "order": 1}, update=7)
+
+
+def test_only_processes_with_the_same_part_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_rank = [[1], [2], [1], [2], [1], [3]]
+    monkeypatch.setattr(process_group, "exchange", lambda group, own: by_rank)
+    compare(None, {"part": 0}, 7, parts=[0, 1, 0, 1, 0, 2])
+    with pytest.raises(UserError, match="rank 5 differs from the other ranks in its part, found after update 7"):
+        compare(None, {"part": 0}, 7, parts=[0, 1, 0, 1, 0, 1])

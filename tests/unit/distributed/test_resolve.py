@@ -1,5 +1,7 @@
 """Device, precision, strategy and backend are the option's, else the launcher's; what cannot be had is rejected."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -7,29 +9,73 @@ from accel_train.distributed.resolve import choose_backend, choose_device, choos
 from accel_train.errors import UserError
 
 LAUNCHER_ASKS_FOR_FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+HYBRID = {"FSDP_SHARDING_STRATEGY": "HYBRID_SHARD", "LOCAL_WORLD_SIZE": "4"}
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
 
+def sizes(replicas: int, shards: int) -> dict[str, str]:
+    """Return the variables of Accelerate's parallelism config."""
+    return {
+        "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+        "PARALLELISM_CONFIG_DP_REPLICATE_SIZE": str(replicas),
+        "PARALLELISM_CONFIG_DP_SHARD_SIZE": str(shards),
+        "PARALLELISM_CONFIG_TP_SIZE": "1",
+    }
+
+
 @pytest.mark.parametrize(
-    ("asked", "environ", "expected"),
+    ("asked", "given", "environ", "expected"),
     [
-        ("auto", {}, "ddp"),
-        ("auto", LAUNCHER_ASKS_FOR_FSDP, "fsdp2"),
-        ("auto", {"ACCELERATE_USE_FSDP": "false"}, "ddp"),
-        ("auto", {"ACCELERATE_USE_FSDP": ""}, "ddp"),
-        ("auto", {"ACCELERATE_USE_FSDP": "on"}, "fsdp2"),
-        ("ddp", LAUNCHER_ASKS_FOR_FSDP, "ddp"),
-        ("fsdp2", {}, "fsdp2"),
+        ("auto", {}, {}, ("ddp", {})),
+        ("auto", {}, LAUNCHER_ASKS_FOR_FSDP, ("fsdp2", {})),
+        ("auto", {}, {"ACCELERATE_USE_FSDP": "false"}, ("ddp", {})),
+        ("auto", {}, {"ACCELERATE_USE_FSDP": ""}, ("ddp", {})),
+        ("auto", {}, {"ACCELERATE_USE_FSDP": "on"}, ("fsdp2", {})),
+        ("auto", {}, LAUNCHER_ASKS_FOR_FSDP | sizes(1, 1), ("fsdp2", {})),
+        ("auto", {}, LAUNCHER_ASKS_FOR_FSDP | sizes(1, 8), ("fsdp2", {})),
+        ("auto", {}, LAUNCHER_ASKS_FOR_FSDP | sizes(2, 4), ("hsdp", {"shard_size": 4})),
+        ("auto", {}, LAUNCHER_ASKS_FOR_FSDP | HYBRID, ("hsdp", {"shard_size": 4})),
+        ("auto", {}, LAUNCHER_ASKS_FOR_FSDP | HYBRID | {"FSDP_SHARDING_STRATEGY": "4"}, ("hsdp", {"shard_size": 4})),
+        ("auto", {"shard_size": 2}, LAUNCHER_ASKS_FOR_FSDP | sizes(2, 4), ("hsdp", {"shard_size": 2})),
+        ("ddp", {}, LAUNCHER_ASKS_FOR_FSDP | sizes(2, 4), ("ddp", {})),
+        ("fsdp2", {}, HYBRID, ("fsdp2", {})),
+        ("fsdp2", {}, {}, ("fsdp2", {})),
+        ("hsdp", {"shard_size": 2}, LAUNCHER_ASKS_FOR_FSDP, ("hsdp", {"shard_size": 2})),
     ],
 )
-def test_strategy_option_wins_over_the_launcher(asked: str, environ: dict[str, str], expected: str) -> None:
-    assert choose_strategy(asked, 2, environ) == expected
+def test_strategy_option_wins_over_the_launcher(
+    asked: str, given: dict[str, Any], environ: dict[str, str], expected: tuple[str, dict[str, Any]]
+) -> None:
+    assert choose_strategy(asked, given, 8, environ) == expected
 
 
-@pytest.mark.parametrize("environ", [{}, LAUNCHER_ASKS_FOR_FSDP])
-def test_fsdp2_on_a_single_process_is_rejected(environ: dict[str, str]) -> None:
-    with pytest.raises(UserError, match="FSDP2 has no effect on a single process"):
-        choose_strategy("auto" if environ else "fsdp2", 1, environ)
+@pytest.mark.parametrize(
+    ("asked", "given", "environ", "error"),
+    [
+        (
+            *("auto", {}, LAUNCHER_ASKS_FOR_FSDP | sizes(2, 2)),
+            "dp_replicate_size 2 and dp_shard_size 2 of the launcher's configuration are for 4 processes, and this run "
+            "has 8",
+        ),
+        (
+            *("auto", {}, sizes(2, 4)),
+            "dp_replicate_size 2 and dp_shard_size 4 of the launcher's configuration have no effect without FSDP",
+        ),
+        (
+            *("auto", {}, LAUNCHER_ASKS_FOR_FSDP | HYBRID | {"LOCAL_WORLD_SIZE": "8"}),
+            "FSDP_SHARDING_STRATEGY=HYBRID_SHARD makes each machine a replica, and this run has one machine",
+        ),
+        ("auto", {"shard_size": 2}, {}, "--shard-size 2 has no effect with --strategy ddp"),
+        ("auto", {"shard_size": 2}, LAUNCHER_ASKS_FOR_FSDP, "--shard-size 2 has no effect with --strategy fsdp2"),
+        ("hsdp", {}, LAUNCHER_ASKS_FOR_FSDP | sizes(2, 4), "--strategy hsdp needs --shard-size"),
+    ],
+)
+def test_contradiction_of_launcher_and_options_is_rejected(
+    asked: str, given: dict[str, Any], environ: dict[str, str], error: str
+) -> None:
+    with pytest.raises(UserError) as rejected:
+        choose_strategy(asked, given, 8, environ)
+    assert rejected.value.message == error
 
 
 def test_backend_is_gloo_on_cpus_and_none_for_a_single_process() -> None:

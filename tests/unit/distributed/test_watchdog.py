@@ -1,5 +1,7 @@
 """A watchdog finds the ranks that it waits for from what it has read of them, and no other rank is blamed."""
 
+import os
+import socket
 import time
 from dataclasses import replace
 
@@ -105,6 +107,49 @@ def test_ranks_that_are_equally_far_are_not_killed(exits: list[int], ticks: bool
     for watchdog in watchdogs:
         watchdog.stop()
     assert (lines, exits) == ([], [])
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PERIOD_SECONDS", 0.02)
+    monkeypatch.setattr(module, "_SECONDS_OF_SILENCE", 0.3)
+
+
+@pytest.mark.usefixtures("brief")
+def test_lost_peer_is_the_one_without_heartbeat() -> None:
+    store = HashStore()
+    watchdogs = [Watchdog(rank, 3, 60) for rank in range(3)]
+    for watchdog in watchdogs:
+        watchdog.start(store)
+    time.sleep(0.1)
+    watchdogs[2].stop()
+    assert watchdogs[0].lost() == f"rank 2 (process {os.getpid()} on {socket.gethostname()}) died"
+    watchdogs[0].stop()
+    watchdogs[1].stop()
+
+
+class Lost(HashStore):
+    """A store whose host has died."""
+
+    def check(self, keys: list[str]) -> bool:
+        raise RuntimeError("Connection reset by peer")
+
+
+@pytest.mark.usefixtures("brief")
+def test_store_that_is_gone_is_the_loss_of_rank_0() -> None:
+    watchdog = Watchdog(1, 3, 60)
+    watchdog.start(Lost())
+    assert watchdog.lost() == "rank 0 died"
+    watchdog.stop()
+
+
+def test_loss_in_a_run_without_watchdog_is_not_named() -> None:
+    assert Watchdog(1, 3, 60).lost() == "another rank died"
+
+
+def test_peer_on_another_machine_is_elsewhere() -> None:
+    assert not Peer(1, 0, 0).is_elsewhere  # not known yet
+    assert Peer(1, 0, 0).heard(b'["elsewhere", 12, 3, 0]', 1).is_elsewhere
 
 
 def test_single_process_waits_for_nobody(exits: list[int]) -> None:

@@ -9,7 +9,7 @@ from helpers.run_events import STARTED, started
 from rich.console import Console
 
 from accel_train.config.options import TrainConfig
-from accel_train.events import RunStarted
+from accel_train.events import HostRecord, RunStarted
 from accel_train.loggers.banner import IN_ROWS, banner_rows, print_banner
 
 
@@ -34,6 +34,15 @@ def test_tells_at_a_glance_what_runs() -> None:
         ("learning rate", "0.2 at 256 → 0.05 at 64 (linear), sgd, weight decay 0.0005"),
         ("schedule", "cosine over 2 epochs of 22 updates = 44, warmup 22 updates"),
         ("augmentation", "light: shift by up to 1 pixel"),
+    ]
+
+
+def test_several_hosts_are_a_line_each() -> None:
+    hosts = tuple(HostRecord(f"node{i}", (i,), ("cuda:0",), ("",), "eth0") for i in range(2))
+    rows = banner_rows(started(hosts=hosts))
+    assert rows[4:6] == [
+        ("hosts", "host 0 (node0): rank 0, cuda:0, eth0"),
+        ("", "host 1 (node1): rank 1, cuda:0, eth0"),
     ]
 
 

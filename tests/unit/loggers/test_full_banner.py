@@ -22,6 +22,7 @@ from accel_train.loggers.full_banner import IN_OTHER_ROWS, OPTIONS, full_rows
         ("model", "cnn, 93,322 parameters"),
         ("", "images stay at 8×8, which the model takes"),
         ("devices", "2 processes × cpu (asked: auto), started by accelerate launch"),
+        ("hosts", "host 0 (node1): ranks 0–1, cpu, lo"),
         ("strategy", "ddp over gloo"),
         ("batch", "32 per process × 2 processes × 1 accumulation = 64 per update"),
         ("", "same run on other hardware: --global-batch-size 64 --batch-size 32"),
@@ -57,6 +58,7 @@ def test_shows_none_for_what_does_not_apply() -> None:
         started(backend=None, lr_scaling="none", peak_lr=0.1, warmup_updates=0, images_dropped=0, batch_size=64)
     )
     assert {("strategy", "ddp"), ("learning rate", "0.1 (no scaling), cosine")} <= set(rows)
+    assert "hosts" not in dict(full_rows(started(world_size=1)))
     assert {("warmup", "none"), ("dropped", "none")} <= set(rows)
     assert not any("same run" in text for _, text in rows)
 

@@ -51,7 +51,8 @@ def test_log_file_has_every_progress_unrounded(run_folder: Path, capsys: pytest.
     log, logger = start(run_folder, rank=0), RankLogger(rank=0)
     for event in run_events():
         logger(event)
-    assert untimed(log)[:5] == [
+    assert untimed(log)[:6] == [
+        "host 0 (node1): ranks 0–1, cpu, lo",
         "running on cpu, gloo, host node1, process 4711, 1 thread",
         "update 10 lr 0.30000000000000004 local_loss 0.3333333333333333 local_ids_hash 0x1f",
         "update 20 lr 0.30000000000000004 local_loss 0.3333333333333333 local_ids_hash 0x1f",
@@ -66,7 +67,10 @@ def test_log_of_another_rank_has_its_own_numbers(run_folder: Path, capsys: pytes
     log, logger = start(run_folder, rank=1), RankLogger(rank=1)
     for event in run_events():
         logger(event)
-    assert untimed(log)[0] == "running on cpu, gloo, host node1, process 4712, 1 thread"
+    assert untimed(log)[:2] == [
+        "host 0 (node1): ranks 0–1, cpu, lo",
+        "running on cpu, gloo, host node1, process 4712, 1 thread",
+    ]
     assert "epoch 2/2  loss 0.2123 over 704 images  1,456 images/s  weights 8f3a19c2" in untimed(log)
     assert "[rank" not in log.read_text()
     assert capsys.readouterr() == ("", "")
@@ -78,7 +82,8 @@ def test_every_event_is_a_line_of_text(run_folder: Path) -> None:
     rest = (Resumed(2, 33, 60.0), Saved(33), Notice("odd\nname"), profile, Stopped("SIGTERM", 33, 143))
     for event in (STARTED, *rest):
         logger(event)
-    lines = untimed(log)
+    first, *lines = untimed(log)
+    assert first == "host 0 (node1): ranks 0–1, cpu, lo"
     assert lines[:3] == ["resumed at epoch 2 of 2, update 33", "saved checkpoint update 33", "note: odd\\nname"]
     assert lines[3] == "profile of updates 11 to 20: ms per update, share of the total"
     assert lines[-1] == "stopped by SIGTERM after update 33 (saved); to resume: accel_train train --epochs 2"

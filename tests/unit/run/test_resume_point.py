@@ -12,10 +12,11 @@ from helpers.descriptions import CONTENTS, description
 
 from accel_train.checkpoints import store
 from accel_train.checkpoints.run_folder import config_text, write
-from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
+from accel_train.config.options import PLACEMENT, EvaluateConfig, ResolvedConfig, TrainConfig
 from accel_train.errors import UserError
 from accel_train.run.resume_point import (
     ResumePoint,
+    decisive_options,
     decisive_values,
     differences,
     fill_from_run,
@@ -141,6 +142,12 @@ def test_checkpoints_store_the_values_that_decide_the_result() -> None:
     assert json.loads(json.dumps(decisive_values(resumed))) == values
     searching = CONFIG.model_copy(update={"auto_micro_batch": True})
     assert "batch_size" not in decisive_values(searching)
+
+
+def test_processes_must_agree_on_options_that_are_no_defaults() -> None:
+    asked = TrainConfig(data="digits", lr=0.25, exact=True, seed=0, output=Path("a"), timeout=9, workers="2")
+    assert decisive_options(asked) == {"--lr": "0.25", "--exact": "True"}
+    assert decisive_options(EvaluateConfig(weights="best", device="cpu", data="x")) == {"--weights": "best"}
 
 
 def test_stored_config_that_cannot_be_right_is_refused_by_its_file() -> None:

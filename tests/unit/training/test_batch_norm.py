@@ -215,3 +215,28 @@ def test_recomputed_forward_passes_do_not_count() -> None:
         assert torch.equal(buffer, twice.get_buffer(name))
     assert int(once.get_buffer("layers.1.num_batches_tracked")) == 1
     assert int(twice.get_buffer("layers.1.num_batches_tracked")) == 1
+
+
+def test_constant_indices_may_be_used_by_several_waiting_backward_passes() -> None:
+    class Indexed(nn.Module):
+        """Looks up learned values, as Swin does its position bias."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.ones(3))
+            self.register_buffer("index", torch.tensor([2, 0, 0]))
+
+        def forward(self) -> Tensor:
+            return self.table[self.index].sum()
+
+    model = Indexed()
+    buffers = BatchNormBuffers(model)
+    losses = []
+    for _ in range(2):
+        buffers.begin_micro_batch()
+        losses.append(model())
+        buffers.end_micro_batch()
+    for loss in losses:
+        loss.backward()
+    assert model.table.grad is not None
+    assert model.table.grad.tolist() == [4.0, 0.0, 2.0]

@@ -1,7 +1,5 @@
 """Both averages give the mean gradient over micro-batches, and a model with an unused parameter is rejected."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,27 +11,11 @@ from torch import Tensor, nn
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.errors import UserError
 from accel_train.training.batch_norm import BatchNormBuffers
-from accel_train.training.gradients import StrategyAverage, TreeAverage, gradient_norm, refuse_unused
+from accel_train.training.gradients import StrategyAverage, TreeAverage, refuse_unused
 from accel_train.training.tree_reduce import flat_gradients
 
 ACCUMULATE = 6
-ACCELERATOR: Any = SimpleNamespace(process_index=0, reduce=lambda tensor, reduction: tensor)
-
-
-class RecordingDDP(DDP):
-    """Records during which micro-batches the backward pass does not communicate."""
-
-    def __init__(self) -> None:
-        self.quiet = False
-
-    def no_sync(self, accelerator: Any, model: nn.Module) -> AbstractContextManager[Any]:
-        @contextmanager
-        def quiet() -> Iterator[None]:
-            self.quiet = True
-            yield
-            self.quiet = False
-
-        return quiet()
+ACCELERATOR: Any = SimpleNamespace(process_index=0)
 
 
 def make_net() -> nn.Sequential:
@@ -69,26 +51,23 @@ def expected(updates: int) -> tuple[list[Tensor | None], Tensor]:
 
 @pytest.mark.parametrize("average", [StrategyAverage, TreeAverage])
 def test_gradients_and_buffers_are_means_over_micro_batches(average: type[StrategyAverage | TreeAverage]) -> None:
-    net, strategy, quiet = make_net(), RecordingDDP(), []
+    net = make_net()
     batch_norm = BatchNormBuffers(net)
-    gradients = average(ACCELERATOR, strategy, net, batch_norm, small_plan(accumulate=ACCUMULATE))
+    gradients = average(ACCELERATOR, DDP(), net, batch_norm, small_plan(accumulate=ACCUMULATE))
     for _ in range(2):
         net.zero_grad()
         for micro_batch in range(ACCUMULATE):
-            with gradients.passes(last=micro_batch == ACCUMULATE - 1):
-                quiet.append(strategy.quiet)
-                batch_norm.begin_micro_batch()
-                loss = loss_of(net, micro_batch)
-                batch_norm.end_micro_batch()
-                loss.backward()
+            batch_norm.begin_micro_batch()
+            loss = loss_of(net, micro_batch)
+            batch_norm.end_micro_batch()
+            loss.backward()
             gradients.take()
         gradients.finish()
     by_hand, running_mean = expected(updates=2)
     for parameter, gradient in zip(net.parameters(), by_hand, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(net[1].running_mean, running_mean, rtol=1e-12, atol=1e-14)
-    last = average is TreeAverage  # the tree communicates by itself
-    assert quiet == [*[True] * (ACCUMULATE - 1), last] * 2
+    assert gradients.by_strategy == (average is StrategyAverage)
 
 
 def test_tree_average_adds_in_the_order_of_the_tree() -> None:
@@ -99,13 +78,12 @@ def test_tree_average_adds_in_the_order_of_the_tree() -> None:
 
     net = make_net().float()
     batch_norm = BatchNormBuffers(net)
-    gradients = TreeAverage(ACCELERATOR, RecordingDDP(), net, batch_norm, small_plan(accumulate=ACCUMULATE))
+    gradients = TreeAverage(ACCELERATOR, DDP(), net, batch_norm, small_plan(accumulate=ACCUMULATE))
     for micro_batch in range(ACCUMULATE):
-        with gradients.passes(last=False):
-            batch_norm.begin_micro_batch()
-            loss = net(images(micro_batch).float()).square().mean()
-            batch_norm.end_micro_batch()
-            loss.backward()
+        batch_norm.begin_micro_batch()
+        loss = net(images(micro_batch).float()).square().mean()
+        batch_norm.end_micro_batch()
+        loss.backward()
         gradients.take()
     gradients.finish()
     a, b, c, d, e, f = map(leaf, range(ACCUMULATE))
@@ -116,9 +94,9 @@ def test_tree_average_adds_in_the_order_of_the_tree() -> None:
 def test_gradient_norm_is_that_of_all_gradients() -> None:
     net = nn.Linear(2, 1)
     net.weight.grad = torch.tensor([[3.0, 0.0]])
-    assert gradient_norm(net.parameters(), DDP()).item() == 3.0
+    assert DDP().gradient_norm(net.parameters()).item() == 3.0
     net.bias.grad = torch.tensor([4.0])
-    assert gradient_norm(net.parameters(), DDP()).item() == 5.0
+    assert DDP().gradient_norm(net.parameters()).item() == 5.0
 
 
 def test_unused_parameters_are_rejected() -> None:

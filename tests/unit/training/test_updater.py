@@ -20,11 +20,12 @@ from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.errors import UserError
 from accel_train.rng import make_key
-from accel_train.training import updater as updater_module
+from accel_train.training import random_numbers
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
-from accel_train.training.gradients import TreeAverage, gradient_norm
+from accel_train.training.gradients import TreeAverage
 from accel_train.training.metrics import Sums
+from accel_train.training.random_numbers import RandomNumbers
 from accel_train.training.timing import Timing
 from accel_train.training.updater import Updater
 
@@ -56,7 +57,7 @@ def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **c
         scaler=None,
         no_sync=nothing,
         backward=lambda loss: loss.backward(),
-        clip_grad_norm_=torch.nn.utils.clip_grad_norm_,
+        unscale_gradients=lambda optimizer: None,
     )
     timing = Timing()
 
@@ -81,7 +82,7 @@ def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **c
         "ema": None,
         "plan": plan,
         "own": plan.blocks[0],
-        "seed": SEED,
+        "random_numbers": RandomNumbers(SEED),
         "label_smoothing": 0.1,
         "clip_norm": None,
         "epoch_sums": Sums(torch.device("cpu")),
@@ -119,7 +120,7 @@ def test_updates_equal_hand_computation() -> None:
             (loss / 3).backward()
         torch.testing.assert_close(losses, expected)
         assert not any(loss.requires_grad for loss in losses)
-        assert gradient_norm(net.parameters(), DDP()) == pytest.approx(gradient_norm(by_hand.parameters(), DDP()))
+        assert DDP().gradient_norm(net.parameters()) == pytest.approx(DDP().gradient_norm(by_hand.parameters()))
         with torch.no_grad():
             for parameter in by_hand.parameters():
                 assert parameter.grad is not None
@@ -150,7 +151,7 @@ def test_ema_follows_the_updated_weights() -> None:
 
 def test_random_numbers_are_keyed_by_update_and_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[int] = []
-    monkeypatch.setattr(updater_module, "seed_libraries", keys.append)
+    monkeypatch.setattr(random_numbers, "seed_libraries", keys.append)
     updater = make_updater(make_net(), small_plan(accumulate=3), own=range(3, 6))
     for update in (0, 1):
         do_update(updater, update)
@@ -161,6 +162,15 @@ def test_watchdog_ticks_before_each_backward_pass() -> None:
     order: list[str] = []
     do_update(make_updater(make_net(), small_plan(accumulate=2), order), 0)
     assert order == [*("forward", "tick", "backward") * 2, "optimizer"]
+
+
+def test_watchdog_ticks_as_often_for_fewer_micro_batches_before_the_last_backward_pass() -> None:
+    plan = small_plan(processes=3, global_batch=14)
+    assert plan.blocks == (range(3), range(3, 5), range(5, 7))
+    order: list[str] = []
+    ignoring: Any = SimpleNamespace(by_strategy=True, take=lambda: None, finish=lambda: None)
+    do_update(make_updater(make_net(), plan, order, own=plan.blocks[1], gradients=ignoring), 0)
+    assert order == ["forward", "tick", "backward", "forward", "tick", "tick", "backward", "optimizer"]
 
 
 def test_gradients_stay_readable_until_the_next_update() -> None:
@@ -181,7 +191,7 @@ def test_unused_parameter_is_rejected_in_the_first_update_of_an_epoch(update: in
             logits_BK: Tensor = self.used(images_B)
             return logits_BK
 
-    ignoring: Any = SimpleNamespace(passes=lambda last: nothing(), take=lambda: None, finish=lambda: None)
+    ignoring: Any = SimpleNamespace(by_strategy=True, take=lambda: None, finish=lambda: None)
     updater = make_updater(Spare(), small_plan(accumulate=2), gradients=ignoring)
     do_update(updater, update + 1)  # not the first update: not checked
     with pytest.raises(UserError, match=r"parameter spare\.weight and 1 more"):
@@ -195,21 +205,20 @@ def test_process_with_fewer_micro_batches_takes_part_only_in_collective_passes(c
     class Recording(OneProcess):
         collective_forward = collective
 
-    lasts: list[bool] = []
+        def no_sync(self, accelerator: Any, model: nn.Module) -> Any:
+            quiet.append(len(taken))
+            return nothing()
 
-    def passes(last: bool) -> Any:
-        lasts.append(last)
-        return nothing()
-
+    quiet: list[int] = []
     net, taken = make_net(), list[Tensor]()
     recording: Any = SimpleNamespace(
-        passes=passes, take=lambda: taken.append(net.weight.grad.clone()), finish=lambda: None
+        by_strategy=True, take=lambda: taken.append(net.weight.grad.clone()), finish=lambda: None
     )
     plan = small_plan(processes=2, global_batch=6)
     assert plan.blocks == (range(2), range(2, 3))
     updater = make_updater(net, plan, strategy=Recording(), gradients=recording, own=plan.blocks[1], clip_norm=None)
     losses, _ = do_update(updater, 0)
-    assert lasts == ([False, True] if collective else [True])
+    assert quiet == ([0] if collective else [])  # the strategy communicates in the last pass only
     assert len(losses) == len(taken) == 1
     assert net.weight.grad is not None
     assert torch.equal(net.weight.grad, taken[0])  # what has no weight adds nothing

@@ -1,6 +1,6 @@
 """What a strategy provides; nothing else knows how a model is wrapped or sharded."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -9,13 +9,20 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
+from accel_train.distributed.strategies.inputs import Division, Passes
+
 
 class Strategy(Protocol):
     """How the processes of a run share a model, its gradients and its checkpoints."""
 
     @property
     def name(self) -> str:
-        """Name for the banner, such as DDP."""
+        """Name for messages, such as DDP."""
+        ...
+
+    @property
+    def variables(self) -> str:
+        """The kind of runs, in environment_table.py, whose variables it obeys or refuses; empty if it has none."""
         ...
 
     @property
@@ -29,6 +36,21 @@ class Strategy(Protocol):
         ...
 
     @property
+    def compile_supported(self) -> bool:
+        """True if the model may be compiled."""
+        ...
+
+    @property
+    def stages(self) -> int:
+        """Processes that share a replica of the model, each with some of its layers; they get the same images."""
+        ...
+
+    @property
+    def replica_group(self) -> ProcessGroup | None:
+        """The processes that have the same layers, of which each computes other micro-batches; None for all."""
+        ...
+
+    @property
     def fused_optimizer(self) -> bool:
         """True if torch's fused optimizers take the prepared parameters."""
         ...
@@ -38,12 +60,32 @@ class Strategy(Protocol):
         """True if a forward pass communicates: every process must make as many as the others."""
         ...
 
-    def plugin(self, environ: Mapping[str, str]) -> Any:
-        """Return the plugin that the Accelerator is made with, or None.
+    def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
+        """Check that a run can use it on this number of processes, on this kind of device and by this launcher.
 
         Raises:
-            UserError: the launcher's configuration asks for what is not supported.
+            UserError: it cannot, or it would have no effect.
         """
+        ...
+
+    def describe(self, processes: int) -> str:
+        """Return what the banner shows."""
+        ...
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what the user should know before the run starts; called after :meth:`prepare`."""
+        ...
+
+    def part(self, rank: int) -> int:
+        """Return which part of the tensors that are not replicated a process stores; equal numbers, equal parts."""
+        ...
+
+    def place(self, rank: int) -> str:
+        """Return what the map of ranks shows of a process: its replica and stage; empty if it has the whole model."""
+        ...
+
+    def plugin(self, environ: Mapping[str, str]) -> Any:
+        """Return the plugin that the Accelerator is made with, or None."""
         ...
 
     def activate(self, accelerator: Accelerator, plugin: Any) -> None:
@@ -52,6 +94,14 @@ class Strategy(Protocol):
 
     def is_active(self, accelerator: Accelerator) -> bool:
         """Return whether Accelerate runs this strategy."""
+        ...
+
+    def divide(self, accelerator: Accelerator, model: nn.Module, division: Division) -> None:
+        """Collective: remove from a new model on the CPU what other processes train.
+
+        Raises:
+            UserError: it cannot be divided as asked.
+        """
         ...
 
     def prepare(
@@ -68,6 +118,18 @@ class Strategy(Protocol):
         """Return a context in which a backward pass does not communicate."""
         ...
 
+    def run(self, accelerator: Accelerator, model: nn.Module, passes: Passes) -> None:
+        """Collective: make the passes of an update; the gradients of micro-batches are added up."""
+        ...
+
+    def from_last_stage(self, tensor: Tensor) -> Tensor:
+        """Collective: return the tensor that the process with the last layers gives; all give one of its shape."""
+        ...
+
+    def gradient_norm(self, parameters: Iterable[nn.Parameter]) -> Tensor:
+        """Collective: return the norm of the gradients of the whole model, given the parameters of this process."""
+        ...
+
     def plain_model(self, accelerator: Accelerator, model: nn.Module) -> nn.Module:
         """Return the model without wrappers: its parameter names are those of checkpoints."""
         ...
@@ -82,6 +144,15 @@ class Strategy(Protocol):
 
     def full(self, tensor: Tensor) -> Tensor:
         """Collective: return a tensor unsharded."""
+        ...
+
+    def full_state(self, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+        """Collective: yield the state of the plain model, unsharded, one tensor at a time; all of it on rank 0."""
+        ...
+
+    @property
+    def elsewhere(self) -> Collection[str]:
+        """Names of the parameters and buffers that only other processes store."""
         ...
 
     def is_replicated(self, tensor: Tensor) -> bool:

@@ -9,16 +9,43 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
+from accel_train.distributed.strategies.whole_model import (
+    full_norm,
+    full_state,
+    not_divided,
+    own_tensor,
+    run_in_turn,
+)
 
 
 class DDP:
     """`torch.nn.parallel.DistributedDataParallel`, or the plain model of a single process."""
 
     name = "DDP"
+    variables = ""
     exact_supported = True
+    compile_supported = True
+    stages = 1
+    replica_group = None
+    elsewhere = ()
     batch_size_search_supported = True
     collective_forward = False
     fused_optimizer = True
+
+    def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
+        pass
+
+    def describe(self, processes: int) -> str:
+        return "DDP" if processes > 1 else "single process"
+
+    def notices(self) -> tuple[str, ...]:
+        return ()
+
+    def part(self, rank: int) -> int:
+        return 0
+
+    def place(self, rank: int) -> str:
+        return ""
 
     def plugin(self, environ: Mapping[str, str]) -> None:
         return None
@@ -35,6 +62,11 @@ class DDP:
         prepared: tuple[Any, ...] = accelerator.prepare(model, optimizer, *loaders)
         return prepared
 
+    divide = not_divided
+    run = run_in_turn
+    from_last_stage = own_tensor
+    gradient_norm = full_norm
+    full_state = full_state
     no_sync = staticmethod(accelerate_no_sync)
     plain_model = staticmethod(accelerate_plain_model)
 

@@ -1,7 +1,6 @@
 """FSDP2: every process stores a shard of each parameter; Accelerate shards the model block by block."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,19 +16,47 @@ from accel_train.distributed.environment_check import check_environment
 from accel_train.distributed.environment_values import flag
 from accel_train.distributed.process_group import host_group
 from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
+from accel_train.distributed.strategies.blocks import blocks
+from accel_train.distributed.strategies.whole_model import (
+    full_norm,
+    full_state,
+    not_divided,
+    own_tensor,
+    run_in_turn,
+)
 from accel_train.errors import UserError
-
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 class FSDP2:
     """`torch.distributed.fsdp.fully_shard` through Accelerate."""
 
     name = "FSDP2"
+    variables = "fsdp2"
     exact_supported = False
+    compile_supported = True
+    stages = 1
+    replica_group = None
+    elsewhere = ()
     batch_size_search_supported = False
     collective_forward = True
     fused_optimizer = False  # torch 2.14 has no fused SGD for DTensors
+
+    def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
+        check_environment(environ, applies=self.variables)
+        if processes == 1:
+            raise UserError(f"{self.name} has no effect on a single process", "use --strategy ddp, or add --processes")
+
+    def describe(self, processes: int) -> str:
+        return self.name
+
+    def notices(self) -> tuple[str, ...]:
+        return ()
+
+    def part(self, rank: int) -> int:
+        return rank
+
+    def place(self, rank: int) -> str:
+        return ""
 
     def plugin(self, environ: Mapping[str, str]) -> FullyShardedDataParallelPlugin:
         """Return the plugin; `reshard_after_forward` is the launcher's. Default: true.
@@ -37,7 +64,6 @@ class FSDP2:
         The blocks are chosen here (see :func:`blocks`): the wizard of `accelerate config` wraps modules of more than
         1e8 parameters, which a ResNet-50 does not have.
         """
-        check_environment(environ, applies="fsdp2")
         return FullyShardedDataParallelPlugin(
             fsdp_version=2,
             reshard_after_forward=flag(environ.get("FSDP_RESHARD_AFTER_FORWARD", "").strip() or "true"),
@@ -70,13 +96,20 @@ class FSDP2:
         self, accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer, *loaders: Any
     ) -> tuple[Any, ...]:
         model.to(memory_format=torch.contiguous_format)  # torch shards no other memory format
-        accelerator.state.fsdp_plugin.transformer_cls_names_to_wrap = sorted(blocks(model))
+        accelerator.state.fsdp_plugin.transformer_cls_names_to_wrap = sorted(
+            {type(block).__name__ for block in blocks(model)}
+        )
         if accelerator.native_amp:  # Accelerate does this for DDP, but not for FSDP2
             model.forward = convert_outputs_to_fp32(accelerator.autocast()(model.forward))
         prepared: tuple[Any, ...] = accelerator.prepare(model, optimizer, *loaders)
-        check_sharded(accelerator, prepared[0])
+        check_sharded(accelerator, prepared[0], self.name)
         return prepared
 
+    divide = not_divided
+    run = run_in_turn
+    from_last_stage = own_tensor
+    gradient_norm = full_norm
+    full_state = full_state
     no_sync = staticmethod(accelerate_no_sync)
     plain_model = staticmethod(accelerate_plain_model)
 
@@ -107,7 +140,7 @@ class FSDP2:
         return host_group(timeout)
 
 
-def check_sharded(accelerator: Accelerator, model: nn.Module) -> None:
+def check_sharded(accelerator: Accelerator, model: nn.Module, strategy: str) -> None:
     """Check that every parameter is sharded on the device of the run.
 
     Raises:
@@ -116,31 +149,6 @@ def check_sharded(accelerator: Accelerator, model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if not isinstance(parameter, DTensor) or parameter.device_mesh.device_type != accelerator.device.type:
             raise UserError(
-                f"--strategy fsdp2, but the parameter {name} is not sharded on {accelerator.device.type}",
+                f"strategy {strategy}, but the parameter {name} is not sharded on {accelerator.device.type}",
                 "use --strategy ddp, and please report it",
             )
-
-
-def blocks(model: nn.Module) -> set[str]:
-    """Return the class names of the modules to shard one by one: the outermost that repeat.
-
-    These are the residual blocks of a ResNet and the layers of a transformer. Single layers are too small, and
-    containers (stages) too large. A class that also occurs inside another block is not one.
-    """
-    parts = [(name, part) for name, part in model.named_modules() if name and _may_be_block(part)]
-    count = Counter(type(part) for _, part in parts)
-    repeated = {name: type(part) for name, part in parts if count[type(part)] > 1}
-    inner = {kind for name, kind in repeated.items() if any(repeated.get(p, kind) is not kind for p in _parents(name))}
-    return {kind.__name__ for kind in repeated.values() if kind not in inner}
-
-
-def _may_be_block(part: nn.Module) -> bool:
-    has_children = next(part.children(), None) is not None
-    has_parameters = next(part.parameters(), None) is not None
-    return has_children and has_parameters and not isinstance(part, _CONTAINERS)
-
-
-def _parents(name: str) -> Iterator[str]:
-    while "." in name:
-        name = name.rpartition(".")[0]
-        yield name

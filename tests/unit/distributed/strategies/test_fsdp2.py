@@ -5,46 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-import torchvision
-from accelerate import init_empty_weights
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
-from accel_train.distributed.strategies.fsdp2 import FSDP2, blocks, check_sharded
+from accel_train.distributed.strategies.fsdp2 import FSDP2, check_sharded
 from accel_train.errors import UserError
-from accel_train.models.networks import cnn, mlp, wide_resnet
 
 CPU: Any = SimpleNamespace(device=torch.device("cpu"))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("resnet18", {"BasicBlock"}),
-        ("resnet50", {"Bottleneck"}),
-        ("vit_b_16", {"EncoderBlock"}),
-        ("swin_t", {"SwinTransformerBlock", "PatchMerging"}),
-        ("convnext_tiny", {"CNBlock"}),
-        ("efficientnet_b0", {"MBConv"}),
-        ("regnet_y_400mf", {"ResBottleneckBlock"}),
-        ("densenet121", {"_DenseLayer"}),
-        ("alexnet", set()),
-    ],
-)
-def test_blocks_of_torchvision_models_are_what_repeats(name: str, expected: set[str]) -> None:
-    with init_empty_weights(include_buffers=False):
-        model = torchvision.models.get_model(name, weights=None)
-    assert blocks(model) == expected
-
-
-def test_blocks_of_our_networks_and_of_nested_containers() -> None:
-    assert blocks(wide_resnet(10, 1, depth=16, width=1)) == {"_WideBlock"}
-    assert blocks(cnn(10, 1, 8)) == blocks(mlp(10, 1, 8)) == set()
-    layer = nn.TransformerEncoderLayer(8, 2, 16)
-    stages = nn.ModuleList([nn.TransformerEncoder(layer, 2, enable_nested_tensor=False) for _ in range(2)])
-    assert blocks(stages) == {"TransformerEncoder"}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +27,19 @@ def test_blocks_of_our_networks_and_of_nested_containers() -> None:
 )
 def test_unsupported_launcher_settings_are_rejected(setting: dict[str, str], error: str) -> None:
     with pytest.raises(UserError, match=error):
-        FSDP2().plugin({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"} | setting)
+        FSDP2().check(2, "cuda", {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"} | setting)
+
+
+def test_single_process_is_rejected() -> None:
+    FSDP2().check(2, "cpu", {})
+    with pytest.raises(UserError, match="FSDP2 has no effect on a single process") as rejected:
+        FSDP2().check(1, "cpu", {})
+    assert rejected.value.hint == "use --strategy ddp, or add --processes"
+
+
+def test_every_process_stores_a_part_of_its_own() -> None:
+    assert [FSDP2().part(rank) for rank in range(3)] == [0, 1, 2]
+    assert FSDP2().describe(3) == "FSDP2"
 
 
 @pytest.mark.parametrize("environ", [{}, {"FSDP_VERSION": "2", "FSDP_OFFLOAD_PARAMS": "false"}])
@@ -92,11 +73,11 @@ def test_tensors_are_taken_apart_and_together(gloo: DeviceMesh) -> None:
 def test_parameter_that_is_not_sharded_is_rejected(gloo: DeviceMesh) -> None:
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     fully_shard(net[0], mesh=gloo)
-    check_sharded(CPU, net[0])
-    with pytest.raises(UserError, match=r"--strategy fsdp2, but the parameter 1\.weight is not sharded on cpu"):
-        check_sharded(CPU, net)
+    check_sharded(CPU, net[0], "FSDP2")
+    with pytest.raises(UserError, match=r"strategy FSDP2, but the parameter 1\.weight is not sharded on cpu"):
+        check_sharded(CPU, net, "FSDP2")
     with pytest.raises(UserError, match=r"0\.weight is not sharded on cuda"):
-        check_sharded(SimpleNamespace(device=torch.device("cuda")), net)  # type: ignore[arg-type]
+        check_sharded(SimpleNamespace(device=torch.device("cuda")), net, "FSDP2")  # type: ignore[arg-type]
 
 
 def test_replaced_weights_are_used_by_the_next_forward_pass(gloo: DeviceMesh) -> None:
