@@ -7,7 +7,7 @@ from accel_train.config.options import ResolvedConfig
 from accel_train.config.plan import Plan
 
 # Measured: the table is in benchmarks/defaults/.
-MIN_UPDATES = 200
+MIN_UPDATES = 250
 """Updates of a run, below which few models learn."""
 MIN_UPDATES_PER_EPOCH = 5
 

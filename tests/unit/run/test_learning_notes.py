@@ -34,7 +34,7 @@ EVEN = contents(*[100] * 10)
 def planned(images: int = 12_800, data: str = "digits", **given: Any) -> tuple[ResolvedConfig, Plan]:
     """Return config and plan of a run with 200 updates per epoch."""
     kind = data.partition(":")[0]
-    asked = TrainConfig(**{"data": data, "batch_size": 64, "epochs": 10, "lr": 0.4, **given})
+    asked = TrainConfig(**{"data": data, "model": "mlp", "batch_size": 64, "epochs": 10, "lr": 0.4, **given})
     config = resolve(asked, {}, kind, images, "fp32")[0]
     return config, make_plan(config, 1, images)
 
@@ -206,19 +206,19 @@ def test_run_that_learns_and_synthetic_images_are_not_noted() -> None:
     [
         (
             {"lr": 0.4},
-            "the peak learning rate of 0.4 is above 0.1, the limit for cnn with sgd: it may diverge; try --lr 0.1",
+            "the peak learning rate of 0.4 is above 0.1, the limit for mlp with sgd: it may diverge; try --lr 0.1",
         ),
         (
             {"lr": None, "lr_scaling": "linear", "batch_size": 1024},
-            "the peak learning rate of 0.8 is above 0.1, the limit for cnn with sgd: it may diverge; try --max-lr 0.1",
+            "the peak learning rate of 0.8 is above 0.1, the limit for mlp with sgd: it may diverge; try --max-lr 0.1",
         ),
         (
             {"optimizer": "adamw", "lr": 1},
-            "the peak learning rate of 1 is above 0.008, the limit for cnn with adamw: it may diverge; try --lr 0.008",
+            "the peak learning rate of 1 is above 0.008, the limit for mlp with adamw: it may diverge; try --lr 0.008",
         ),
         (
             {"lr": None, "warmup_from": 500},
-            "the peak learning rate of 500 is above 0.1, the limit for cnn with sgd: it may diverge; "
+            "the peak learning rate of 500 is above 0.1, the limit for mlp with sgd: it may diverge; "
             "try --warmup-from 0.1",
         ),
         ({"lr": 0.1}, None),
