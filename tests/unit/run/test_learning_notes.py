@@ -14,6 +14,7 @@ from accel_train.run.learning_notes import (
     at_chance,
     at_start,
     chance_margin,
+    far_above_limit,
     few_updates,
     high_rate,
     memorized,
@@ -229,3 +230,35 @@ def test_rate_above_the_limit_is_noted_at_the_start(given: dict[str, Any], note:
     config, plan = planned(60_000, **given)
     assert high_rate(config, plan) == ((note,) if note else ())
     assert set(high_rate(config, plan)) <= set(at_start(config, plan))
+
+
+ABOVE = (
+    "scaling stops at 0.1, the rate for 128 images per update: "
+    "1,024 make fewer updates at the same rate, and learn less; "
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "notes"),
+    [
+        ({"batch_size": 1024}, [ABOVE + "try --batch-size 512 or --epochs 18"]),
+        ({"batch_size": 64, "accumulate": 16}, [ABOVE + "try --accumulate 8 or --epochs 18"]),
+        ({"global_batch_size": 1024}, [ABOVE + "try --global-batch-size 512 or --epochs 18"]),
+        ({"batch_size": 1024, "epochs": 18}, []),
+        ({"batch_size": 512}, []),
+        ({"batch_size": 1024, "max_lr": 0.4}, []),
+        ({"batch_size": 1024, "lr": 0.1}, []),
+        ({"batch_size": 1024, "lr": 0.1, "lr_scaling": "linear"}, []),
+        ({"batch_size": 4096, "optimizer": "adamw"}, []),
+        (
+            {"batch_size": 8192, "optimizer": "adamw", "epochs": 100},
+            ["scaling stops at 0.008, the rate for 1,024 images"],
+        ),
+    ],
+)
+def test_batch_far_above_the_limit_of_scaling_is_noted_at_the_start(given: dict[str, Any], notes: list[str]) -> None:
+    config, plan = planned(60_000, **{"lr": None, **given})
+    found = far_above_limit(config, plan)
+    assert len(found) == len(notes)
+    assert all(note.startswith(start) for note, start in zip(found, notes, strict=True))
+    assert set(found) <= set(at_start(config, plan))

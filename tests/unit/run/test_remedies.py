@@ -24,7 +24,9 @@ from accel_train.run.remedies import (
 
 def planned(images: int = 60_000, processes: int = 1, **given: Any) -> tuple[ResolvedConfig, Plan]:
     """Return the resolved config and the plan of a run on FashionMNIST, or of what is given."""
-    config = resolve(TrainConfig(**{"data": "fashion-mnist", "model": "mlp", **given}), {}, "fashion-mnist", images, "fp32")[0]
+    config = resolve(
+        TrainConfig(**{"data": "fashion-mnist", "model": "mlp", **given}), {}, "fashion-mnist", images, "fp32"
+    )[0]
     return config, make_plan(config, processes, images)
 
 
