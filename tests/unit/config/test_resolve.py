@@ -29,7 +29,7 @@ def test_defaults_of_fashion_mnist() -> None:
 def test_resolved_config_is_valid_and_can_be_planned(kind: str, optimizer: str) -> None:
     config = resolved(kind, 1000, optimizer=optimizer)
     assert ResolvedConfig(**config.model_dump()) == config
-    assert make_plan(config, 1, 1000).updates_per_epoch >= 8
+    assert make_plan(config, 1, 1000).updates_per_epoch >= 13
 
 
 def test_defaults_do_not_depend_on_processes() -> None:
@@ -43,9 +43,9 @@ def test_defaults_do_not_depend_on_processes() -> None:
 
 @pytest.mark.parametrize(
     ("images", "batch_size"),
-    [(60_000, 64), (512, 64), (511, 32), (256, 32), (255, 16), (64, 8), (20, 8), (5, 5), (1, 1)],
+    [(60_000, 64), (832, 64), (831, 32), (416, 32), (415, 16), (207, 8), (20, 8), (5, 5), (1, 1)],
 )
-def test_small_data_set_gets_a_batch_size_with_eight_updates_per_epoch_or_of_eight_images(
+def test_small_data_set_gets_a_batch_size_with_13_updates_per_epoch_or_of_eight_images(
     images: int, batch_size: int
 ) -> None:
     assert resolved(images=images).batch_size == batch_size
