@@ -28,6 +28,7 @@ SETS: dict[str, dict[str, Any]] = {
     "fashion-12000": {"data": "fashion-mnist", "limit": 12_000, "epochs": 3},
     "fashion-mnist": {"data": "fashion-mnist"},
     "photos32": {"data": "photos32"},
+    "photos280": {"data": "photos280"},
     "photos300": {"data": "photos300"},
 }
 """What is given for each data set; a folder is one of `--pictures`."""

@@ -102,7 +102,7 @@ def test_dry_run_refuses_what_a_run_would(trained: Runner, run: Runner) -> None:
         ),
         (("--output", "two"), "--output two is not empty: a does not belong to a run"),
         (("--resume", "two"), "--resume two is no run and no checkpoint of one"),
-        (("--resume", "run", "--lr", "9"), "run holds a run of another configuration: --lr 9 instead of 0.2"),
+        (("--resume", "run", "--lr", "9"), "run holds a run of another configuration: --lr 9 instead of 0.1"),
     ):
         ended = run("train", *words, *SMALL, "--dry-run")
         assert ended.code == 2

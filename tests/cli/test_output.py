@@ -115,7 +115,7 @@ def test_ascii_stream_gets_ascii_equivalents(run: Runner) -> None:
 
     assert ended.code == 0, ended.err
     assert (ended.out + ended.err).isascii()
-    assert "0.2 at 256 -> " in ended.out
+    assert "0.1 at 256 -> " in ended.out
     assert r"na\xefve[/x]" in ended.out
     config = json.loads((run.folder / "naïve[/x]" / "config.json").read_text(encoding="utf-8"))
     assert config["classes"] == sorted(names)
@@ -193,7 +193,7 @@ def test_dry_run_prints_the_banner_and_writes_nothing(call: Call, tmp_path: Path
     assert rows["run"] == "runs/digits_cnn_001"
     assert rows["batch"] == "32 per process × 1 process × 2 accumulations = 64 per update"
     assert "same run on other hardware: --global-batch-size 64 --batch-size 32" in ended.out
-    assert "learning rate  0.2 at 256 → 0.05 at 64 (linear), cosine" in ended.out
+    assert "learning rate  0.1 at 256 → 0.025 at 64 (linear), cosine" in ended.out
     assert rows["dropped"] == "30 of 1,438 images (incomplete last batch) per epoch"
     assert rows["updates"] == "22 per epoch × 3 epochs = 66"
     assert rows["devices"].startswith("1 process × cpu (asked: cpu), started by accel_train")

@@ -14,7 +14,7 @@ RUN_KEYS = {
     *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling"),
     *("lr_base_batch", "lr_cap", "origin", "shape", "cache", "ignored_files"),
     *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config", "changed"),
-    *("contents", "environment", "identity"),
+    *("contents", "environment", "identity", "hosts"),
 }
 
 

@@ -6,7 +6,7 @@ from accel_train.config.defaults import DATA_DEFAULTS, DataDefaults
 from accel_train.config.optimizers import BASE_BATCH, OPTIMIZERS
 from accel_train.config.options import ResolvedConfig, TrainConfig
 
-_MIN_UPDATES_PER_EPOCH = 8  # small data sets get smaller batches
+_MIN_UPDATES_PER_EPOCH = 13  # small data sets get smaller batches: 20 epochs are then more than 250 updates
 _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _GAMMA = 0.1

@@ -14,8 +14,10 @@ from accel_train.run.remedies import (
     MIN_UPDATES,
     against_chance,
     against_memorizing,
+    limit_batch,
     lowered,
     more_updates,
+    more_updates_above_limit,
 )
 
 _FIRST_EPOCHS = 3
@@ -48,7 +50,8 @@ class LearningNotes:
 
 def at_start(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
     """Return the notes for the start of a run."""
-    return (*high_rate(config, plan), *few_updates(config, plan), *uneven_shares(plan))
+    few = few_updates(config, plan) or far_above_limit(config, plan)
+    return (*high_rate(config, plan), *few, *uneven_shares(plan))
 
 
 def uneven_shares(plan: Plan) -> tuple[str, ...]:
@@ -75,6 +78,20 @@ def few_updates(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
     else:
         figure = f"{quantity(plan.updates_per_epoch, 'update')} per epoch"
     return (f"only {figure} (global batch {plan.global_batch:,} of {quantity(images, 'image')}): try {options}",)
+
+
+def far_above_limit(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
+    """Return a note for the start of a run whose global batch is far above that at which scaling stops."""
+    if (
+        is_synthetic(config.data)
+        or config.max_lr is None
+        or (options := more_updates_above_limit(config, plan)) is None
+    ):
+        return ()
+    return (
+        f"scaling stops at {config.max_lr:g}, the rate for {limit_batch(config):,.0f} images per update: "
+        f"{plan.global_batch:,} make fewer updates at the same rate, and learn less; try {options}",
+    )
 
 
 def high_rate(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:

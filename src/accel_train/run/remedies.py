@@ -7,9 +7,13 @@ from accel_train.config.options import ResolvedConfig
 from accel_train.config.plan import Plan
 
 # Measured: the table is in benchmarks/defaults/.
-MIN_UPDATES = 200
+MIN_UPDATES = 250
 """Updates of a run, below which few models learn."""
 MIN_UPDATES_PER_EPOCH = 5
+ENOUGH_UPDATES = 1000
+"""Updates of a run with which a batch above the limit of scaling learns as much as smaller ones."""
+MOST_ABOVE_LIMIT = 4
+"""Times the batch at which scaling stops, from which on a run of fewer updates learns less."""
 
 _MIN_BATCH_SIZE = 16  # for BatchNorm
 _TOO_LOW = 1 / 10  # of the usual peak
@@ -64,6 +68,27 @@ def more_updates(config: ResolvedConfig, plan: Plan) -> str | None:
         more = [f"--epochs {epochs}"] * (epochs > plan.epochs)
         options.append(" ".join([_batch_options(config, plan, *longer), *more]).strip())
     return " or ".join(filter(None, options)) or None
+
+
+def limit_batch(config: ResolvedConfig) -> float:
+    """Return the images per update at which scaling reaches its limit; infinite if it has none."""
+    if config.max_lr is None or config.lr_base_batch is None:
+        return math.inf
+    ratio = config.max_lr / config.lr
+    return config.lr_base_batch * (ratio**2 if config.lr_scaling == "sqrt" else ratio)
+
+
+def more_updates_above_limit(config: ResolvedConfig, plan: Plan) -> str | None:
+    """Return options for a global batch of more than `MOST_ABOVE_LIMIT` times the limit of scaling; None for others.
+
+    They lead to a smaller one, or to at least `ENOUGH_UPDATES`.
+    """
+    most = MOST_ABOVE_LIMIT * limit_batch(config)
+    if plan.global_batch <= most or plan.total_updates >= ENOUGH_UPDATES:
+        return None
+    smaller = next((size for size in _batches(plan) if size[0] * size[1] <= most), None)
+    options = [_batch_options(config, plan, *smaller)] if smaller else []
+    return " or ".join([*options, f"--epochs {math.ceil(ENOUGH_UPDATES / plan.updates_per_epoch)}"])
 
 
 def against_memorizing(config: ResolvedConfig) -> str:

@@ -16,7 +16,12 @@ def test_every_model_has_a_default_learning_rate(name: str, model: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "of"),
-    [("cnn", "mlp"), ("squeezenet1_0", "alexnet"), ("vgg16", "alexnet"), ("vgg16_bn", "resnet18")],
+    [
+        ("wide_resnet", "wide_resnet_28_10"),
+        ("squeezenet1_0", "alexnet"),
+        ("vgg16", "alexnet"),
+        ("vgg16_bn", "resnet18"),
+    ],
 )
 def test_models_of_a_family_have_the_same_rate(model: str, of: str) -> None:
     assert OPTIMIZERS["sgd"].rate(model) == OPTIMIZERS["sgd"].rate(of)

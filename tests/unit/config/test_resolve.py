@@ -19,7 +19,7 @@ def resolved(kind: str = "fashion-mnist", images: int = 60_000, **given: Any) ->
 def test_defaults_of_fashion_mnist() -> None:
     config = resolved()
     assert (config.model, config.epochs, config.augment, config.batch_size) == ("cnn", 10, "light", 64)
-    assert (config.lr, config.lr_scaling, config.lr_base_batch) == (0.2, "linear", 256)
+    assert (config.lr, config.lr_scaling, config.lr_base_batch) == (0.1, "linear", 256)
     assert (config.warmup_epochs, config.weight_decay, config.gamma) == (1.0, 5e-4, None)
     assert config.global_batch_size is config.accumulate is config.warmup_from is None
 
@@ -29,7 +29,7 @@ def test_defaults_of_fashion_mnist() -> None:
 def test_resolved_config_is_valid_and_can_be_planned(kind: str, optimizer: str) -> None:
     config = resolved(kind, 1000, optimizer=optimizer)
     assert ResolvedConfig(**config.model_dump()) == config
-    assert make_plan(config, 1, 1000).updates_per_epoch >= 8
+    assert make_plan(config, 1, 1000).updates_per_epoch >= 13
 
 
 def test_defaults_do_not_depend_on_processes() -> None:
@@ -43,9 +43,9 @@ def test_defaults_do_not_depend_on_processes() -> None:
 
 @pytest.mark.parametrize(
     ("images", "batch_size"),
-    [(60_000, 64), (512, 64), (511, 32), (256, 32), (255, 16), (64, 8), (20, 8), (5, 5), (1, 1)],
+    [(60_000, 64), (832, 64), (831, 32), (416, 32), (415, 16), (207, 8), (20, 8), (5, 5), (1, 1)],
 )
-def test_small_data_set_gets_a_batch_size_with_eight_updates_per_epoch_or_of_eight_images(
+def test_small_data_set_gets_a_batch_size_with_13_updates_per_epoch_or_of_eight_images(
     images: int, batch_size: int
 ) -> None:
     assert resolved(images=images).batch_size == batch_size
@@ -83,13 +83,13 @@ def test_max_lr_has_a_default_unless_rate_or_rule_is_given(given: dict[str, Any]
 @pytest.mark.parametrize(
     ("given", "lr", "scaling", "base", "decay"),
     [
-        ({}, 0.2, "linear", 256, 5e-4),
+        ({}, 0.1, "linear", 256, 5e-4),
         ({"optimizer": "adamw"}, 4e-3, "sqrt", 256, 0.05),
         ({"optimizer": "adamw", "model": "vit_b_16"}, 1e-3, "sqrt", 256, 0.05),
         ({"lr": 0.3}, 0.3, "none", None, 5e-4),
         ({"lr": 0.3, "lr_scaling": "linear"}, 0.3, "linear", 256, 5e-4),
-        ({"lr_scaling": "none"}, 0.2, "none", None, 5e-4),
-        ({"lr_base_batch": 128, "weight_decay": 0.0}, 0.2, "linear", 128, 0.0),
+        ({"lr_scaling": "none"}, 0.1, "none", None, 5e-4),
+        ({"lr_base_batch": 128, "weight_decay": 0.0}, 0.1, "linear", 128, 0.0),
     ],
 )
 def test_defaults_of_learning_rate_and_weight_decay(
@@ -101,7 +101,7 @@ def test_defaults_of_learning_rate_and_weight_decay(
 
 @pytest.mark.parametrize(
     ("model", "lr"),
-    [("cnn", 0.2), ("mlp", 0.2), ("resnet18", 0.1), ("vgg16", 0.01), ("vgg16_bn", 0.1), ("my.nets:cnn", 0.1)],
+    [("cnn", 0.1), ("mlp", 0.2), ("resnet18", 0.1), ("vgg16", 0.01), ("vgg16_bn", 0.1), ("my.nets:cnn", 0.1)],
 )
 def test_default_lr_depends_on_the_model(model: str, lr: float) -> None:
     assert resolved(model=model).lr == lr

@@ -14,6 +14,7 @@ from accel_train.run.learning_notes import (
     at_chance,
     at_start,
     chance_margin,
+    far_above_limit,
     few_updates,
     high_rate,
     memorized,
@@ -35,7 +36,7 @@ EVEN = contents(*[100] * 10)
 def planned(images: int = 12_800, data: str = "digits", **given: Any) -> tuple[ResolvedConfig, Plan]:
     """Return config and plan of a run with 200 updates per epoch."""
     kind = data.partition(":")[0]
-    asked = TrainConfig(**{"data": data, "batch_size": 64, "epochs": 10, "lr": 0.4, **given})
+    asked = TrainConfig(**{"data": data, "model": "mlp", "batch_size": 64, "epochs": 10, "lr": 0.4, **given})
     config = resolve(asked, {}, kind, images, "fp32")[0]
     return config, make_plan(config, 1, images)
 
@@ -207,19 +208,19 @@ def test_run_that_learns_and_synthetic_images_are_not_noted() -> None:
     [
         (
             {"lr": 0.4},
-            "the peak learning rate of 0.4 is above 0.1, the limit for cnn with sgd: it may diverge; try --lr 0.1",
+            "the peak learning rate of 0.4 is above 0.1, the limit for mlp with sgd: it may diverge; try --lr 0.1",
         ),
         (
             {"lr": None, "lr_scaling": "linear", "batch_size": 1024},
-            "the peak learning rate of 0.8 is above 0.1, the limit for cnn with sgd: it may diverge; try --max-lr 0.1",
+            "the peak learning rate of 0.8 is above 0.1, the limit for mlp with sgd: it may diverge; try --max-lr 0.1",
         ),
         (
             {"optimizer": "adamw", "lr": 1},
-            "the peak learning rate of 1 is above 0.008, the limit for cnn with adamw: it may diverge; try --lr 0.008",
+            "the peak learning rate of 1 is above 0.008, the limit for mlp with adamw: it may diverge; try --lr 0.008",
         ),
         (
             {"lr": None, "warmup_from": 500},
-            "the peak learning rate of 500 is above 0.1, the limit for cnn with sgd: it may diverge; "
+            "the peak learning rate of 500 is above 0.1, the limit for mlp with sgd: it may diverge; "
             "try --warmup-from 0.1",
         ),
         ({"lr": 0.1}, None),
@@ -253,3 +254,35 @@ def test_processes_that_wait_for_others_with_more_micro_batches_are_noted(proces
     plan = make_plan(config, processes, 12_800)
     assert list(uneven_shares(plan)) == notes
     assert set(notes) <= set(at_start(config, plan))
+
+
+ABOVE = (
+    "scaling stops at 0.1, the rate for 128 images per update: "
+    "1,024 make fewer updates at the same rate, and learn less; "
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "notes"),
+    [
+        ({"batch_size": 1024}, [ABOVE + "try --batch-size 512 or --epochs 18"]),
+        ({"batch_size": 64, "accumulate": 16}, [ABOVE + "try --accumulate 8 or --epochs 18"]),
+        ({"global_batch_size": 1024}, [ABOVE + "try --global-batch-size 512 or --epochs 18"]),
+        ({"batch_size": 1024, "epochs": 18}, []),
+        ({"batch_size": 512}, []),
+        ({"batch_size": 1024, "max_lr": 0.4}, []),
+        ({"batch_size": 1024, "lr": 0.1}, []),
+        ({"batch_size": 1024, "lr": 0.1, "lr_scaling": "linear"}, []),
+        ({"batch_size": 4096, "optimizer": "adamw"}, []),
+        (
+            {"batch_size": 8192, "optimizer": "adamw", "epochs": 100},
+            ["scaling stops at 0.008, the rate for 1,024 images"],
+        ),
+    ],
+)
+def test_batch_far_above_the_limit_of_scaling_is_noted_at_the_start(given: dict[str, Any], notes: list[str]) -> None:
+    config, plan = planned(60_000, **{"lr": None, **given})
+    found = far_above_limit(config, plan)
+    assert len(found) == len(notes)
+    assert all(note.startswith(start) for note, start in zip(found, notes, strict=True))
+    assert set(found) <= set(at_start(config, plan))
