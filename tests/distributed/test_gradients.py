@@ -19,18 +19,17 @@ from accel_train.run.build import build_run
 from accel_train.run.session import Session
 from accel_train.system.signals import StopSignals
 
-limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grad_norm_
+limits, before, at_step, clip = [], [], [], torch.nn.utils.clip_grads_with_norm_
 
-def recording_clip(parameters, limit, *args, **kwargs):
-    norm = clip(parameters, limit, *args, **kwargs)
+def recording_clip(parameters, limit, norm):
+    clip(parameters, limit, norm)
     limits.append(limit), before.append(norm.item())
-    return norm
 
 def record_norm(optimizer, *_):
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
     at_step.append(torch.nn.utils.get_total_norm(gradients).item())
 
-torch.nn.utils.clip_grad_norm_ = recording_clip
+torch.nn.utils.clip_grads_with_norm_ = recording_clip
 run = build_run(make_config(TrainConfig, json.loads(sys.argv[1]), {}), {})
 session = Session(run, StopSignals())
 run.training.updater.optimizer.register_step_pre_hook(record_norm)
