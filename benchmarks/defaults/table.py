@@ -17,7 +17,7 @@ from benchmarks.defaults.measure import COLUMNS
 Row = tuple[str, str, str]
 """Data set, model and optimizer."""
 _TOLERANCE = 0.03
-_START_NOTES = ("only ",)
+_START_NOTES = ("only ", "scaling stops ")
 """First words of the notes at the start of a run."""
 
 
