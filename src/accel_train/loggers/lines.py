@@ -78,15 +78,12 @@ def rank_epoch_text(started: RunStarted, event: EpochByRank, rank: int, width: f
     own = event.ranks[rank]
     epoch = f"epoch {event.epoch}/{started.plan.epochs}"
     weights = f"{'shard' if own.sharded else 'weights'} {own.weights[:_HASH_DIGITS]}"
-    if not own.images:
-        return GAP.join((epoch, "no images trained since the run resumed", weights))
     mean = f"loss {loss(own.loss)}"
     over_images = f"{mean} over {quantity(own.images, 'image')}"
-    lines = [
-        GAP.join((epoch, over_images, f"{speed(own.images_per_second)} images/s", weights)),
-        GAP.join((epoch, over_images, weights)),
-        GAP.join((epoch, mean, weights)),
-    ]
+    trained = [GAP.join((over_images, f"{speed(own.images_per_second)} images/s")), over_images, mean]
+    if not own.images:
+        trained = ["no images trained since the run resumed", "no images"]
+    lines = [GAP.join((epoch, text, weights)) for text in trained]
     return next((line for line in lines if len(line) <= width), lines[-1])
 
 

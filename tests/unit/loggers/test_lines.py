@@ -41,6 +41,8 @@ def test_rank_that_only_validated_shows_no_mean() -> None:
     assert rank_lines(STARTED, EpochByRank(2, 44, tuple(idle)))[0] == (
         "[rank 0/2 cpu] epoch 2/2  no images trained since the run resumed  weights 8f3a19c2"
     )
+    narrow = rank_lines(STARTED, EpochByRank(2, 44, tuple(idle)), 60)
+    assert narrow[0] == "[rank 0/2 cpu] epoch 2/2  no images  weights 8f3a19c2"
 
 
 @pytest.mark.parametrize(
