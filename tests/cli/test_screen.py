@@ -36,7 +36,8 @@ def data():
 WORDS = ("--data", "slow:data", "--model", "mlp", "--batch-size", "8", "--workers", "0", "--device", "cpu")
 ROW = re.compile(r" +(\d+)/50 ")
 RANK = re.compile(
-    r"\[rank (\d)/(\d) cpu\] epoch (\d+)/50  (?:loss .*|no images(?: trained since the run resumed)?)  weights ([0-9a-f]{8})"
+    r"\[rank (\d)/(\d) cpu\] epoch (\d+)/50  "
+    r"(?:loss .*|no images(?: trained since the run resumed)?)  weights ([0-9a-f]{8})"
 )
 
 
