@@ -234,7 +234,7 @@ READ_BY_TORCH = {
         "use at most 1280 images per update, --max-lr 0.008, or --lr-scaling none",
     ),
     "--shard-size 2": ("--shard-size 2 has no effect with --strategy ddp", "leave it out, or add --strategy hsdp"),
-    "--strategy hsdp": ("--strategy hsdp needs --shard-size", "add --shard-size N"),
+    "--strategy hsdp": ("--strategy hsdp needs --shard-size", "add --shard-size 2, the processes per replica"),
     "--strategy hsdp --shard-size 2": (
         "HSDP has no effect on a single process",
         "use --strategy ddp, or add --processes",

@@ -2,23 +2,11 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from helpers.runner import Runner
 
 TRAIN = ("train", "--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", "--epochs", "6")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 1.8 MB, enough for a checkpoint and a half."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1800k", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def test_full_disk_is_one_error_and_the_run_resumes_with_space(run: Runner, small_disk: Path) -> None:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,16 +65,6 @@ def test_hung_rank_is_named_and_ends_the_run(name: str, rank: int, tmp_path: Pat
         program.ranks()[rank].suspend()
         assert program.wait(25) != 0
     assert f"rank {rank} (process" in program.err
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 1.8 MB, enough for a checkpoint and a half."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1800k", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.mark.parametrize("name", [slow(name) for name in STRATEGIES])

@@ -57,7 +57,9 @@ def check_options(strategy: str, given: Mapping[str, Any]) -> None:
             )
     for name in spec.needs:
         if name not in given:
-            raise UserError(f"--strategy {strategy} needs {_flag(name)}", f"add {_flag(name)} N")
+            raise UserError(
+                f"--strategy {strategy} needs {_flag(name)}", f"add {_flag(name)} 2, the processes per replica"
+            )
 
 
 def _flag(name: str) -> str:

@@ -73,7 +73,7 @@ def choose_precision(asked: str | None, device: str, environ: Mapping[str, str])
 def choose_strategy(
     asked: str, given: Mapping[str, Any], processes: int, environ: Mapping[str, str]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the name of a strategy and its options, of which some are given; auto is the launcher's, or ddp.
+    """Return the name and the options of a strategy, `given` and the launcher's; auto is the launcher's, or ddp.
 
     Raises:
         UserError: an option has no effect or is missing, or the launcher's configuration contradicts itself.

@@ -12,7 +12,7 @@ from accel_train.errors import UserError, shown
 NAMED_BLOCKS = "pipeline_blocks"
 """Attribute of a user's model: the names of the modules that, called one after another, are its forward pass."""
 _KNOWN = ("torch.nn.", "torchvision.", "accel_train.")
-"""Where the classes are from of which it is known whether they draw random numbers; a user's may call any function."""
+"""Packages whose modules are known to draw random numbers or not; a user's module may call any function."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def candidate_batch_sizes(global_batch: int, processes: int) -> tuple[int, ...]:
-    """Return the batch sizes, ascending, of which every process gets one, and all the same number if they can."""
+    """Return the batch sizes, ascending, that give every process a micro-batch, and all equally many if possible."""
     share, rest = divmod(global_batch, processes)
     return tuple(size for size in range(1, share + 1) if (global_batch if rest else share) % size == 0)
 

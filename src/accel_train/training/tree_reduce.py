@@ -28,7 +28,7 @@ class TreeReduce:
     """The sums of the largest subtrees that this process has completed so far in an update."""
 
     def __init__(self, blocks: Sequence[range], rank: int, group: ProcessGroup | None = None) -> None:
-        """Add the micro-batches of one of the blocks, one per process of the group, of which an update consists."""
+        """Add the micro-batches of an update; `blocks` has those of each process of the group, by rank."""
         self._micro_batches = blocks[-1].stop
         self._rank = rank
         self._group = group

@@ -20,7 +20,7 @@ def test_options_of_a_strategy_are_accepted(strategy: str, given: dict[str, Any]
             *("fsdp2", {"shard_size": 2}, "--shard-size 2 has no effect with --strategy fsdp2"),
             "leave it out, or add --strategy hsdp",
         ),
-        ("hsdp", {}, "--strategy hsdp needs --shard-size", "add --shard-size N"),
+        ("hsdp", {}, "--strategy hsdp needs --shard-size", "add --shard-size 2, the processes per replica"),
     ],
 )
 def test_option_without_effect_or_missing_is_rejected(

@@ -17,7 +17,7 @@ from accel_train.data.sources.picture_files import FolderSource
 
 @dataclass(frozen=True)
 class LabelsOnly:
-    """A source of which no images are read; of a user's source they are, and dropped."""
+    """A source that reads labels only. A user's source has no such read: its images are read and dropped."""
 
     source: Source
 

@@ -47,7 +47,7 @@ class Strategy(Protocol):
 
     @property
     def replica_group(self) -> ProcessGroup | None:
-        """The processes that have the same layers, of which each computes other micro-batches; None for all."""
+        """The processes that store the same layers and compute different micro-batches; None for all."""
         ...
 
     @property

@@ -47,7 +47,7 @@ class HSDP(FSDP2):
     def activate(self, accelerator: Accelerator, plugin: FullyShardedDataParallelPlugin) -> None:
         """Give Accelerate the mesh too; its constructor would refuse one on CPUs (accelerate 1.15)."""
         super().activate(accelerator, plugin)
-        # Accelerate flattens a mesh and slices it again, of which torch 2.14 warns.
+        # torch 2.14 warns because Accelerate flattens a mesh and slices it again.
         warnings.filterwarnings("ignore", message="Slicing a flattened dim from root mesh")
         replicas = accelerator.num_processes // self._shard_size
         config = ParallelismConfig(dp_replicate_size=replicas, dp_shard_size=self._shard_size)
