@@ -139,7 +139,7 @@ class Checkpointer:
         try:
             writer = HuggingFaceStorageWriter(str(partial / _TENSORS), save_distributed=True)
             # torch warns that nothing is distributed, as intended
-            with warnings.catch_warnings(action="ignore"), _causes():
+            with warnings.catch_warnings(action="ignore"), _causes(reported=self._commits):
                 save(copies, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
             if not self._commits:
                 return None
@@ -156,15 +156,19 @@ class Checkpointer:
 
 
 @contextmanager
-def _causes() -> Iterator[None]:
-    """Raise the error of a rank, such as an OSError, instead of torch's CheckpointException, a BaseException."""
+def _causes(reported: bool = True) -> Iterator[None]:
+    """Raise the error of a rank, such as an OSError, instead of torch's CheckpointException, a BaseException.
+
+    All ranks get the same exception of a save, each in its own time: with `reported` False, leave it to the others.
+    """
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
         yield
     except CheckpointException as error:
         cause, _ = next(iter(error.failures.values()))
-        raise cause from None
+        if reported:
+            raise cause from None
 
 
 def load_tensors(checkpoint: Path, trained: TrainedTensors) -> None:
