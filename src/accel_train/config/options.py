@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from accel_train.config import panels
+from accel_train.config.data_panel import Data
 from accel_train.config.fields import (
     Augmentation,
     Config,
@@ -20,6 +21,7 @@ from accel_train.config.fields import (
     Workers,
     marked,
 )
+from accel_train.config.model_panel import Model
 from accel_train.config.strategy_panel import Strategy
 from accel_train.errors import UserError
 
@@ -32,8 +34,8 @@ class TrainConfig(
     panels.Optimization,
     panels.Batch,
     panels.Run,
-    panels.Model,
-    panels.Data,
+    Model,
+    Data,
 ):
     """A training run as a user asks for it. None: chosen from data set, model and the other options."""
 

@@ -7,8 +7,6 @@ from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, fi
 
 from accel_train.config.durations import parse_duration, parse_interval
 from accel_train.config.fields import (
-    Augmentation,
-    Cache,
     Config,
     Device,
     Everyday,
@@ -22,54 +20,9 @@ from accel_train.config.fields import (
     ScalingName,
     UserName,
     UserPath,
-    Workers,
     split_list,
 )
 from accel_train.errors import UserError
-
-
-class Data(Config):
-    """What to train on, and how the images are read."""
-
-    panel = "Data"
-
-    data: Annotated[UserName, Everyday()] = "digits"
-    """Data set: digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, an image folder (DIR/train/CLASS/… and
-    DIR/val/CLASS/…, or DIR/CLASS/…), synthetic[:N,C,H,W,K] or my.module:function."""
-    augment: Annotated[Augmentation | None, Everyday()] = None
-    """Augmentation level; what each does depends on the data set. Default: by data set."""
-    image_size: Annotated[int | None, Field(gt=0, le=10_000), Everyday()] = None
-    """Height and width of the model's input, in pixels. Default: the data's, or the model's if fixed."""
-    data_dir: Annotated[UserPath | None, FreeOnResume()] = None
-    """Folder in which data sets are stored, or to which they are downloaded. Default: ~/.cache/accel_train."""
-    val_fraction: Annotated[float | None, Field(gt=0, lt=1)] = None
-    """Fraction held out for validation, in a folder without train/ and val/. Default: 0.2."""
-    limit: PositiveInt | None = None
-    """Use only this many training and validation images, evenly spaced, for a quick test. Default: all."""
-    workers: Workers = "auto"
-    """Loader workers per process; they do not change results. auto: by cores and device, 0 for in-memory data."""
-    cache: Annotated[Cache, Placement()] = "auto"
-    """Where in-memory images are stored: on each device, in RAM shared by all processes of a machine (ram), or in each
-    process (off). auto: the first of these that works."""
-
-
-class Model(Config):
-    """The network, its first weights and how it is run."""
-
-    panel = "Model"
-
-    model: Annotated[str | None, Everyday()] = None
-    """Network: cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, or my.module:function.
-    Default: by data set."""
-    init_from: Annotated[UserPath | None, Everyday()] = None
-    """Initialize weights from a run or a file (no optimizer state)."""
-    compile: bool = False
-    """Compile the model: the first update takes a minute, the others less time on a GPU. CPUs gain little."""
-    cudnn_benchmark: bool = False
-    """On a GPU, time cuDNN's convolution algorithms for each new shape and use the fastest; two runs may use
-    different ones."""
-    activation_checkpointing: Annotated[bool, Placement()] = False
-    """Compute the activations inside each block again in the backward pass: less memory, about a third more time."""
 
 
 class Run(Config):
