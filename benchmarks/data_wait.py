@@ -48,7 +48,7 @@ def alone(blocks: int, size: int, updates: int) -> float:
     module = tiny(10, 3, blocks).to(memory_format=torch.channels_last).train()
     optimizer = build_optimizer("sgd", module, weight_decay=5e-4, betas=(0.9, 0.999), eps=1e-8)
     device, middle = torch.device("cpu"), (0.5, 0.5, 0.5)
-    transform = ImageTransform(0, Augmentation(flip=True), 3, size, middle, middle, torch.float32, device)
+    transform = ImageTransform(0, Augmentation(flip=0.5), 3, size, middle, middle, torch.float32, device)
     images_BCHW = torch.randint(0, 256, (BATCH, 3, size, size), dtype=torch.uint8)
     images_BCHW = images_BCHW.to(memory_format=torch.channels_last)
     sample_indices_B, labels_B = torch.arange(BATCH), torch.arange(BATCH) % 10

@@ -56,12 +56,16 @@ def main() -> None:
 
 
 def measured(name: str, model: str, optimizer: str, batch: str, seed: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Train in a process of its own, which has imported torch already."""
     given = {**SETS[name], "optimizer": optimizer, "global_batch_size": batch, "seed": seed}
     given |= {"model": model} if model != "default" else {}
     given |= dict(option.split("=", 1) for option in args.options)
     if (folder := args.pictures / given["data"]).is_dir():
         given["data"] = str(folder)
+    return in_its_own_process(given)
+
+
+def in_its_own_process(given: dict[str, Any]) -> dict[str, Any]:
+    """Train in a process that has imported torch already, and return the results."""
     context = get_context("fork")
     queue = context.SimpleQueue()
     process = context.Process(target=train, args=(given, queue))

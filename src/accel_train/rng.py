@@ -53,6 +53,11 @@ def integers(key: int | Tensor, ids_B: Tensor, limit: int | Tensor) -> Tensor:
     return _shift_right(hash_ids(key, ids_B), 32) * limit >> 32
 
 
+def fractions(key: int | Tensor, ids_B: Tensor) -> Tensor:
+    """Draw a float32 in [0, 1) for each id; the key may also be a tensor that broadcasts with the ids."""
+    return _shift_right(hash_ids(key, ids_B), 40).float() * 2.0**-24
+
+
 def seed_libraries(key: int) -> None:
     """Seed `random`, numpy and torch, which users' models and transforms draw from."""
     import random

@@ -68,7 +68,7 @@ def test_dry_run_prints_no_text_among_records(trained: Runner) -> None:
 
 
 def test_dry_run_tells_which_head_is_replaced(trained: Runner) -> None:
-    ended = trained("train", "--data", "three", *SMALL, "--init-from", "run", "--dry-run")
+    ended = trained("train", "--data", "three", *SMALL, "--weights", "run", "--dry-run")
     assert ended.code == 0, ended.err
     assert "note: weights from run/model.safetensors: 6 tensors\n" in ended.out
     assert "note: head 9 replaced: 2 → 3 classes\n" in ended.out

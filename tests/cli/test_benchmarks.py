@@ -136,6 +136,19 @@ def test_wait_for_pictures_is_measured(run: Runner) -> None:
     assert number(rows["folder"][1]) > 0
 
 
+def test_cost_of_augmentation_is_measured(run: Runner) -> None:
+    tiny = ("--batch-size", "4", "--size", "16", "--rounds", "1")
+    ended = bench(run, "augmentation", *tiny, "--cpu", "--rows", "none", "strong")
+    assert ended.code == 0, ended.err
+    update, none, strong = ([float(word) for word in line.split()[1:]] for line in ended.out.splitlines()[2:])
+    assert strong[0] > none[0] > 0
+    assert strong[1] == pytest.approx(update[0] / (update[0] + strong[0]), abs=0.01)
+    ended = bench(run, "augmentation", *tiny, "--rows", "mixup")
+    assert ended.code == 0, ended.err
+    bare, ours, ratio = map(float, ended.out.splitlines()[-1].split()[1:])
+    assert ours / bare == pytest.approx(ratio, abs=0.01)
+
+
 def test_memory_is_compared_with_the_bare_loop(run: Runner) -> None:
     tiny = ("--images", "640", "--batch-sizes", "64", "--processes", "2", "--rounds", "1")
     _, bare, ours, ratio = cells(bench(run, "memory", *tiny))["2"]

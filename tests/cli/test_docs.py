@@ -23,13 +23,16 @@ def commands() -> list[str]:
 
 
 def prepare(folder: Path) -> None:
-    """Make the files that the commands name: a folder of pictures, and the configs."""
+    """Make the files that the commands name: a folder of pictures, a file of their labels, and the configs."""
     for split in ("train", "val"):
         for colour in ("red", "green", "blue"):
             for number in range(64 if split == "train" else 4):
                 path = folder / "pictures" / split / colour / f"{number}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 Image.new("RGB", (32, 32), colour).save(path)
+    listed = [path.relative_to(folder / "pictures") for path in (folder / "pictures").rglob("*.png")]
+    lines = [f"{path},{path.parent.name},{path.parts[0]}" for path in listed]
+    (folder / "labels.csv").write_text("\n".join(["file,label,split", *lines]))
     shutil.copytree(ROOT / "accelerate_configs", folder / "accelerate_configs")
 
 

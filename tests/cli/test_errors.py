@@ -57,7 +57,8 @@ READ_BY_TYPER = {
     "--num-workers 2": ("there is no option --num-workers", "did you mean --workers?"),
     "--arch resnet18": ("there is no option --arch", "did you mean --model?"),
     "--dataset digits": ("there is no option --dataset", "did you mean --data?"),
-    "--pretrained": ("there is no option --pretrained", "did you mean --init-from?"),
+    "--pretrained": ("there is no option --pretrained", "did you mean --weights?"),
+    "--init-from runs/a": ("there is no option --init-from", "did you mean --weights?"),
     "--warmup 3": ("there is no option --warmup", "did you mean --warmup-from or --warmup-epochs?"),
     "--version": ("--version is no option of accel_train train", "did you mean accel_train --version?"),
     "--frobnicate": ("there is no option --frobnicate", "see accel_train train --help-all"),
@@ -175,8 +176,8 @@ READ_BY_TORCH = {
         "a wide ResNet cannot be 11 layers deep: depth is 6 × blocks + 4",
         "use wide_resnet_10_1 or wide_resnet_16_1",
     ),
-    "--model vit_b_16 --image-size 32": (
-        "vit_b_16 does not take images of 32 pixels: 224 is the model's fixed size",
+    "--model maxvit_t --image-size 32": (
+        "maxvit_t does not take images of 32 pixels: 224 is the model's fixed size",
         "give --image-size 224, or leave it out",
     ),
     "--batch-size 1439": (
@@ -216,9 +217,13 @@ READ_BY_TORCH = {
         "give another --output",
     ),
     "--resume nowhere": ("--resume nowhere is no run and no checkpoint of one", "give auto, never, or one of runs/*"),
-    "--init-from nowhere": (
-        "--init-from nowhere: there is no such file or folder",
-        "give a run folder or file of weights",
+    "--weights nowhere": (
+        "--weights nowhere: there is no such file or folder, and cnn has no published weights",
+        "give a run folder or a file of weights, or a --model of torchvision or timm",
+    ),
+    "--weights ./nowhere": (
+        "--weights ./nowhere: there is no such file or folder",
+        "give a run folder or a file of weights",
     ),
     "--device cuda": ("--device cuda, but torch finds no such device", "use --device cpu, or install its driver"),
     "--milestones 99 --schedule step": (

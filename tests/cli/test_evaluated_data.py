@@ -153,9 +153,9 @@ def test_interrupted_run_is_evaluated_with_its_best_weights(run: Runner) -> None
     refused = run("evaluate", "my run", "--weights", "last")
     assert refused.code == 2
     assert_refused(refused, "--weights last: my run has not finished", "--resume 'my run'")
-    initial = run("train", *ENDLESS, "--init-from", "my run", "--output", "next")
+    initial = run("train", *ENDLESS, "--weights", "my run", "--output", "next")
     assert initial.code == 2
-    assert_refused(initial, "--init-from 'my run' has not finished", "--init-from 'my run/best.safetensors'")
+    assert_refused(initial, "--weights 'my run' has not finished", "--weights 'my run/best.safetensors'")
 
 
 @pytest.mark.parametrize(("classes", "shown"), [(10, False), (11, True)])
@@ -164,5 +164,7 @@ def test_top_5_accuracy_is_printed_with_more_than_ten_classes(run: Runner, class
     assert run("train", *data, "--epochs", "1", "--batch-size", "8", "--output", "run").code == 0
     result, [record] = run("evaluate", "run").out, run("evaluate", "run", "--json").records
     top5 = f", top-5 accuracy {record['top5']:.4f}" if shown else ""
-    assert result.endswith(f"loss {record['loss']:.4f}, accuracy {record['accuracy']:.4f}{top5}\n")
+    accuracy, balanced = (f"{record[name]:.4f}" for name in ("accuracy", "balanced_accuracy"))
+    balanced = f", balanced accuracy {balanced}" if balanced != accuracy else ""
+    assert result.endswith(f"loss {record['loss']:.4f}, accuracy {accuracy}{balanced}{top5}\n")
     assert record["classes"] == classes

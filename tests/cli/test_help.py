@@ -20,6 +20,8 @@ COMMANDS = {
     "evaluate": ("evaluate", "--help"),
     "bench": ("bench", "--help"),
     "pack": ("pack", "--help"),
+    "check": ("check", "--help"),
+    "preview": ("preview", "--help"),
 }
 MAX_OPTIONS = 25
 

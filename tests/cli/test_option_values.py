@@ -88,3 +88,14 @@ def test_argument_after_a_flag_stays_an_argument(call: Call, tmp_path: Path) -> 
     write_pictures(tmp_path, {"pics/a": 3, "pics/b": 3})
     ended = call("pack", "pics", "packed", "--workers", "1", "--side", "8")
     assert ended.code == 0, ended.err
+
+
+def test_augment_on_the_command_line_replaces_all_augmentation_of_a_file(call: Call, tmp_path: Path) -> None:
+    names = ("augment", "shift", "rotate", "crop_scale", "epochs")
+    (tmp_path / "my.yaml").write_text("augment: standard\nshift: 3\nrotate: 10\nepochs: 3\n")
+    config = resolved(call, "--config", str(tmp_path / "my.yaml"))
+    assert [config[name] for name in names] == ["standard", "3", "10.0", "null", "3"]
+    config = resolved(call, "--config", str(tmp_path / "my.yaml"), "--augment", "light", "--crop-scale", "0.5,1")
+    assert [config[name] for name in names] == ["light", "0", "0.0", "[0.5, 1.0]", "3"]
+    config = resolved(call, "--config", str(tmp_path / "my.yaml"), "--no-random-crop", "--trivial-augment", "true")
+    assert [config[name] for name in ("random_crop", "trivial_augment", "rotate")] == ["false", "true", "10.0"]

@@ -15,7 +15,7 @@ from helpers.marks import slow
 from helpers.runner import Runner
 from PIL import Image
 
-from accel_train.cli import pack as command
+from accel_train.cli import progress as progressing
 
 
 def many_pictures(root: Path, per_class: int, size: tuple[int, int] = (500, 375)) -> Path:
@@ -79,6 +79,46 @@ def test_finished_pack_is_verified_and_trains(run: Runner) -> None:
     assert_refused(run("pack", "nowhere", "dst"), "there is no folder nowhere")
 
 
+def test_all_damaged_pictures_are_named_at_once(run: Runner) -> None:
+    source = write_pictures(run.folder / "src", {"a": 300, "b": 20}, size=4)
+    bad = [source / "b" / f"{number}.png" for number in (2, 5)]
+    for path in bad:
+        path.write_bytes(b"no picture")
+    ended = run("pack", source, "dst")
+    named = [f"cannot read the picture {path}: not a picture of a known format" for path in bad]
+    assert ended.out.splitlines()[-2:] == named
+    assert ended.err.splitlines() == [
+        "error: 2 of 320 pictures cannot be read",
+        "hint: repair or remove them, and run the same command again",
+    ]
+    for path in bad:
+        path.unlink()
+    assert "holds 318 pictures in 2 shards" in run("pack", source, "dst").out
+
+
+def test_damaged_pictures_are_left_out_if_asked(run: Runner) -> None:
+    source = write_pictures(run.folder / "src", {"a": 6, "b": 6}, size=8)
+    (source / "a" / "3.png").write_bytes(b"")
+    for again in (False, True):
+        ended = run("pack", source, "dst", "--on-bad-image", "skip")
+        assert (ended.code, ended.err) == (0, "")
+        assert f"left out: {source / 'a' / '3.png'}: the file is empty" in ended.out
+        assert ("is complete: 11 pictures" if again else "holds 11 pictures in 1 shard") in ended.out
+    options = ("--model", "mlp", "--image-size", "8", "--batch-size", "2", "--epochs", "1", "--exact")
+    for data, *more in ((source, "--on-bad-image", "skip"), ("dst",)):
+        trained = run(
+            "train", "--data", data, *more, *options, "--augment", "none", "--output", f"of_{Path(data).name}"
+        )
+        assert (trained.code, trained.err) == (0, "")
+        assert "has changed since" not in trained.out
+    folder, packed = ((run.folder / f"of_{name}" / "model.safetensors").read_bytes() for name in ("src", "dst"))
+    assert folder == packed
+    for picture in (source / "b").iterdir():
+        picture.write_bytes(b"")
+    refused = run("pack", source, "other", "--on-bad-image", "skip")
+    assert refused.err.startswith("error: no picture of the class b can be read\nhint: ")
+
+
 def test_damaged_picture_is_one_error(run: Runner) -> None:
     source = write_pictures(run.folder / "src", {"a": 4, "b": 4})
     (source / "b" / "2.png").write_bytes(b"no picture")
@@ -130,8 +170,8 @@ def test_lines_of_a_long_packing_tell_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter((0.0, 9.0, 200.0, 200.0, 200.0, 201.0, 300.0, 300.0, 300.0))
-    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
-    with command._progress(1000) as show:
+    monkeypatch.setattr(progressing.time, "monotonic", lambda: next(clock))
+    with progressing.progress(1000) as show:
         for done in (20, 500, 510, 999):
             show(done)
     assert capsys.readouterr().out == "500 of 1,000 pictures, 3 min 20 s left\n999 of 1,000 pictures, 0 s left\n"

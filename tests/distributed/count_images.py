@@ -1,4 +1,5 @@
-"""Evaluates an untrained model in batches of 4; prints [images, accuracy, loss] for each number of images, as JSON.
+"""Evaluates an untrained model in batches of 4; prints [images, accuracy, loss, balanced accuracy], as JSON, for each
+number of images.
 
 Arguments: the strategy, then the numbers of images.
 """
@@ -30,8 +31,8 @@ loaders = [evaluation_loader(spread(data.val, int(count)), View(8, random_crop=F
 optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
 model, _, *prepared = processes.strategy.prepare(processes.accelerator, module, optimizer, *loaders)
 for loader in prepared:
-    found = evaluate(processes.accelerator, model, loader, transform)
+    found = evaluate(processes.accelerator, model, loader, transform, classes=10)
     assert found is not None
     if processes.is_main:
-        print(json.dumps([found.images, found.accuracy, found.loss]))
+        print(json.dumps([found.images, found.accuracy, found.loss, found.balanced_accuracy]))
 stop()

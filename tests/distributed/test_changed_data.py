@@ -271,5 +271,5 @@ CHANGED: dict[str, tuple[str, Change, str]] = {
 def test_other_data_are_refused_with_what_changed(place: Runner, kind: str, change: Change, words: str) -> None:
     change(place.folder)
     before = contents(place.folder / "run")
-    assert_refused(train(place, KINDS[kind], 2), "the data are not those of the run in run: " + words, "--init-from")
+    assert_refused(train(place, KINDS[kind], 2), "the data are not those of the run in run: " + words, "--weights")
     assert contents(place.folder / "run") == before

@@ -89,8 +89,8 @@ def test_validation_counts_every_image_once(run: Runner) -> None:
         ended = run.script(HERE / "count_images.py", "auto", "9", "17", "3", processes=processes)
         assert ended.code == 0, ended.err
         found.append(ended.records)
-    assert [images for images, _, _ in found[0]] == [9, 17, 3]
+    assert [images for images, *_ in found[0]] == [9, 17, 3]
     for other in found[1:]:
-        for (images, accuracy, loss), (one_images, one_accuracy, one_loss) in zip(other, found[0], strict=True):
-            assert (images, accuracy) == (one_images, one_accuracy)
-            assert loss == pytest.approx(one_loss, abs=1e-6)
+        for (images, accuracy, loss, balanced), one in zip(other, found[0], strict=True):
+            assert [images, accuracy, balanced] == [one[0], one[1], one[3]]
+            assert loss == pytest.approx(one[2], abs=1e-6)

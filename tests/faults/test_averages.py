@@ -24,7 +24,7 @@ UPDATES = 12
 TRAINING = (
     *("--data", "synthetic:64,1,8,8,2", "--model", "wide_resnet_10_1", "--global-batch-size", "16"),
     *("--batch-size", "8", "--epochs", "3", "--lr", "0.05", *ON_CPU),
-    *("--save-every", "1updates", "--keep", "50", "--ema", str(HALF_LIFE), "--init-from", "begin.safetensors"),
+    *("--save-every", "1updates", "--keep", "50", "--ema", str(HALF_LIFE), "--weights", "begin.safetensors"),
 )
 PLACES = {
     "one process": (),

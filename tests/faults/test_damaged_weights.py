@@ -40,11 +40,11 @@ def flip(path: Path, byte: int) -> None:
         (("evaluate", "run"), "run/model.safetensors", 1),
         (("evaluate", "run", "--weights", "best"), "run/best.safetensors", 1),
         slow(("evaluate", "run"), "run/model.safetensors", 2),
-        (("train", *TINY, "--init-from", "run", "--output", "new"), "run/model.safetensors", 1),
-        slow(("train", *TINY, "--init-from", "run", "--output", "new"), "run/model.safetensors", 2),
-        (("train", *TINY, "--init-from", "run/best.safetensors", "--output", "new"), "run/best.safetensors", 1),
-        (("train", *TINY, "--init-from", "lone.safetensors", "--output", "new"), "lone.safetensors", 1),
-        (("train", *TINY, "--init-from", "{best}", "--output", "new"), "{best}", 1),
+        (("train", *TINY, "--weights", "run", "--output", "new"), "run/model.safetensors", 1),
+        slow(("train", *TINY, "--weights", "run", "--output", "new"), "run/model.safetensors", 2),
+        (("train", *TINY, "--weights", "run/best.safetensors", "--output", "new"), "run/best.safetensors", 1),
+        (("train", *TINY, "--weights", "lone.safetensors", "--output", "new"), "lone.safetensors", 1),
+        (("train", *TINY, "--weights", "{best}", "--output", "new"), "{best}", 1),
     ],
 )
 def test_flipped_byte_is_one_error(place: Runner, words: tuple[str, ...], name: str, processes: int) -> None:
@@ -66,7 +66,7 @@ def test_file_without_checksum_is_refused_in_a_run_only(place: Runner) -> None:
     shutil.copy(path, place.folder / "lone.safetensors")
     message = "run/model.safetensors contains no sha256: it is damaged, or not as accel_train wrote it"
     assert_refused(place("evaluate", "run"), message, HINT)
-    assert_refused(place("train", *TINY, "--init-from", "run", "--output", "new"), message, HINT)
-    used = place("train", *TINY, "--epochs", "1", "--init-from", "lone.safetensors", "--output", "new")
+    assert_refused(place("train", *TINY, "--weights", "run", "--output", "new"), message, HINT)
+    used = place("train", *TINY, "--epochs", "1", "--weights", "lone.safetensors", "--output", "new")
     assert used.code == 0, used.err
     assert place("evaluate", "new").code == 0

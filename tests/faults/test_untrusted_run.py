@@ -70,6 +70,12 @@ def test_model_that_a_run_names_is_not_imported(place: Runner, name: str) -> Non
     assert not (place.folder / "imported").exists()
 
 
+def test_repository_of_the_hub_that_a_run_names_is_not_asked_for(place: Runner) -> None:
+    plant(place.folder / "plain", model="timm:hf-hub:any/body")
+    refused = place("evaluate", "plain", timeout=30)
+    assert_refused(refused, "plain names a repository of the hub: timm:hf-hub:any/body", "give a folder that ")
+
+
 @pytest.mark.parametrize("name", ["mine:load", "plain.log.evil:load", "http.server:test"])
 def test_data_that_a_run_names_are_not_imported(place: Runner, name: str) -> None:
     shutil.copy(place.folder / "mine.py", place.folder / "plain/log/evil.py")

@@ -12,6 +12,7 @@ def description(**changed: Any) -> Description:
     """Return the description of a model trained on CONTENTS."""
     values: dict[str, Any] = {
         **{"model": "mlp", "classes": CONTENTS.classes, "channels": 3, "data_channels": 1, "data_size": 28},
+        **{"adapted_to": 32, "interpolation": "bicubic"},
         **{"image_size": 32, "mean": (0.1 + 0.2,), "std": (1 / 3,), "splits": CONTENTS.splits},
         "matches": ("grey images are repeated as 3 channels",),
     }

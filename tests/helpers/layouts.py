@@ -192,6 +192,7 @@ LAYOUTS: dict[str, Layout] = {
         {"all": CATS},
         ignored=2,
         notes=[
+            "files of other kinds are ignored: 1 × .db, 1 × .ini",
             "folders of other programs are ignored: 1 × #recycle, 1 × $RECYCLE.BIN, 1 × Network Trash Folder, "
             "1 × System Volume Information, 1 × __MACOSX and 2 more"
         ],
@@ -221,7 +222,10 @@ LAYOUTS: dict[str, Layout] = {
         ("cat*3", "dog*3", "1.png", "2.JPG", "labels.csv"),
         {"all": CATS},
         ignored=1,
-        notes=["2 pictures directly in {root}, in no class folder: ignored"],
+        notes=[
+            "2 pictures directly in {root}, in no class folder: ignored",
+            "files of other kinds are ignored: 1 × .csv",
+        ],
     ),
     "pictures beside splits": Layout(
         (*_pair("train", "val"), "train/1.png", "val/1.png", "val/2.png", "1.png"),
@@ -235,11 +239,22 @@ LAYOUTS: dict[str, Layout] = {
     "no class folders": Layout(("1.png", "2.png"), error="{root} holds no class folders"),
     "one class": Layout(("cat*3",), error="{root} holds only the class folder cat"),
     "an empty class": Layout(("cat*3", "dog*3", "eel/"), error="the class folder {root}/eel holds no pictures"),
-    "other files": Layout(("cat*3", "dog*3", "cat/a.zip", "dog/sub/b.csv", "dog/none"), {"all": CATS}, ignored=3),
+    "other files": Layout(
+        ("cat*3", "dog*3", "cat/a.zip", "dog/sub/b.csv", "cat/c.CSV", "dog/none"),
+        {"all": CATS},
+        ignored=4,
+        notes=["files of other kinds are ignored: 2 × .csv, 1 × no ending, 1 × .zip"],
+    ),
     "folders below classes": Layout(
         ("cat/2024/may*2", "cat/0.PNG", "dog/cat*2", "dog/x.jpg/0.png"), {"all": {"cat": 3, "dog": 3}}
     ),
-    "no regular files": Layout(("cat*3", "dog*3"), {"all": CATS}, more=_fifo_and_socket, ignored=2),
+    "no regular files": Layout(
+        ("cat*3", "dog*3"),
+        {"all": CATS},
+        more=_fifo_and_socket,
+        ignored=2,
+        notes=["files of other kinds are ignored: 1 × .jpg, 1 × .png"],
+    ),
     # Classes of two splits
     "val lacks a class": Layout(
         ("train/cat*3", "train/dog*3", "val/dog*1"), {"train": CATS, "val": {"cat": 0, "dog": 1}}
@@ -284,6 +299,7 @@ LAYOUTS: dict[str, Layout] = {
             "dog/docs.txt": "{out}/1.png",
         },
         ignored=1,
+        notes=["files of other kinds are ignored: 1 × .txt"],
     ),
     "links to a store in the folder": Layout(
         ("train/cat*2", "train/dog*2", "val/cat*1", "val/dog*1", ".annex/2.png", "all/3.png"),

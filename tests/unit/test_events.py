@@ -31,6 +31,7 @@ def test_epoch_record_has_the_fields_that_checkpoints_store() -> None:
     assert list(as_record(epoch_end(1))) == [
         *("kind", "epoch", "update", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "ema_val_loss"),
         *("ema_val_accuracy", "lr", "images_per_second", "seconds", "best"),
+        *("val_balanced_accuracy", "ema_val_balanced_accuracy"),
     ]
 
 

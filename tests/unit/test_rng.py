@@ -5,8 +5,9 @@ import random
 import numpy as np
 import pytest
 import torch
+from helpers.chi_square import is_uniform
 
-from accel_train.rng import hash_ids, integers, make_key, seed_libraries
+from accel_train.rng import fractions, hash_ids, integers, make_key, seed_libraries, signed
 
 GAMMA = 0x9E3779B97F4A7C15
 AWKWARD_IDS = [0, 1, 2, 1796, 2**31, 2**32 + 7, 2**63 - 1, -1, -2, -(2**63)]
@@ -107,6 +108,17 @@ def test_every_bit_is_set_in_half_of_the_hashes(bit: int) -> None:
 def test_neighbouring_keys_give_unrelated_numbers() -> None:
     first, second = (integers(make_key(seed, "flip"), torch.arange(10_000), 2) for seed in (0, 1))
     assert (first == second).double().mean().item() == pytest.approx(0.5, abs=0.02)
+
+
+def test_fractions_are_uniform_and_below_one() -> None:
+    drawn = fractions(make_key(0, "rotate"), torch.arange(10_000))
+    assert drawn.dtype == torch.float32
+    assert is_uniform(drawn)
+    assert (drawn.min() >= 0, drawn.max() < 1) == (True, True)
+    keys = torch.tensor([[signed(make_key(0, "rotate"))], [signed(make_key(1, "rotate"))]])
+    both = fractions(keys, torch.arange(10_000))
+    assert torch.equal(both[0], drawn)
+    assert not torch.equal(both[1], drawn)
 
 
 @pytest.mark.parametrize("key", [0, 5, 2**63, 2**64 - 1, -1, -(2**63)])

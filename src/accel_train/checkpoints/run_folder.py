@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,23 +16,22 @@ from pydantic import Field
 from accel_train.data.contents import Contents, Files, SplitContents, consistent
 from accel_train.errors import UserError
 from accel_train.loggers.text import quoted
+from accel_train.models.base import Interpolation, Preprocessing
 from accel_train.system.atomic_files import is_partial, write_file
-from accel_train.system.records import Count, Number, Text, checked, parse_json, read_record
-from accel_train.system.regular_files import kind_of, read_regular
+from accel_train.system.records import Number, Text, read_record
+from accel_train.system.regular_files import kind_of
 
 CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
 DATA_FILES = "data_files.json.gz"
+BAD_IMAGES = "bad_images.txt"
 PROFILE = "profile"
 WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
 LOCK = ".lock"
-_FILES = (CONFIG, DESCRIPTION, METRICS, DATA_FILES, *WEIGHTS.values())
+_FILES = (CONFIG, DESCRIPTION, METRICS, DATA_FILES, BAD_IMAGES, *WEIGHTS.values())
 FILES = "|".join(map(re.escape, _FILES))
 """Pattern of the files that are written as a whole."""
 _FOLDERS = (CHECKPOINTS, LOGS, PROFILE)
-_FORMAT = 2
-_MOST_COMPRESSED = 100
-"""How many times as large a list of files may be as its gzip file, besides a first MiB; a bomb has 1,000 times."""
-_MOST_BYTES_OF_FILES = 2**30
+_FORMAT = 3
 
 Size = Annotated[int, Field(strict=True, ge=1, le=2**16)]
 Channels = Annotated[int, Field(strict=True, ge=1, le=2**10)]
@@ -53,8 +51,13 @@ class Description:
     data_size: Size
     image_size: Size
     """Height and width of the model's input, pixels."""
+    adapted_to: Size
+    """Image size to which the architecture is adapted, pixels: that of weights it has started from, or its input's."""
+    interpolation: Interpolation
+    """How images are resized."""
     mean: tuple[Number, ...]
-    """Mean of each channel of the images, as a fraction of full white; likewise `std`."""
+    """Mean of each channel of the images, as a fraction of full white; likewise `std`. Those of the model's channels
+    if they differ although the images are grey."""
     std: tuple[Deviation, ...]
     matches: tuple[Text, ...]
     """How images and model were adapted to each other, one sentence each."""
@@ -65,21 +68,19 @@ class Description:
     def contents(self) -> Contents:
         return Contents(self.classes, self.splits)
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images are prepared for the model."""
+        return Preprocessing(self.image_size, self.mean, self.std, self.interpolation, adapted_to=self.adapted_to)
+
     def __post_init__(self) -> None:
         """Raise ValueError if values contradict each other: a file may have been edited."""
-        if not (len(self.mean) == len(self.std) == self.data_channels):
+        fit = len(self.mean) == len(self.std) and len(self.mean) in (self.data_channels, self.channels)
+        if not fit:
             raise ValueError(
                 f"mean and std have {len(self.mean)} and {len(self.std)} values for {self.data_channels} channels"
             )
         consistent(self.contents)
-
-
-@dataclass(frozen=True)
-class _StoredFiles:
-    """The files of a run's data, with their bytes."""
-
-    train: dict[Text, Count]
-    val: dict[Text, Count]
 
 
 def check_destination(folder: Path) -> Path:
@@ -214,34 +215,3 @@ def read_description(folder: Path) -> Description:
         raise UserError(
             f"{path} {error}", "give the folder of another run, or use the version of accel_train that wrote it"
         ) from None
-
-
-def read_files(folder: Path) -> Files | None:
-    """Read the files of a run's data; None if its images were not read from files.
-
-    Raises:
-        UserError: the list is unreadable.
-    """
-    path = folder / DATA_FILES
-    try:
-        return vars(checked(parse_json(_decompressed(read_regular(path, _MOST_BYTES_OF_FILES))), _StoredFiles))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}"
-    except zlib.error as error:
-        reason = f"is damaged: {error}"
-    except ValueError as error:
-        reason = str(error)
-    raise UserError(f"{path} {reason}", "remove it: it only tells which files of the data have changed since")
-
-
-def _decompressed(data: bytes) -> bytes:
-    decompressor = zlib.decompressobj(wbits=31)
-    most = 2**20 + _MOST_COMPRESSED * len(data)
-    decompressed = decompressor.decompress(data, most)
-    if decompressor.unconsumed_tail:
-        raise ValueError(f"is damaged: it has more than {most:,} bytes when decompressed")
-    if not decompressor.eof:
-        raise ValueError("is damaged: its end is missing")
-    return decompressed

@@ -14,9 +14,11 @@ import typer
 
 from accel_train import __version__
 from accel_train.cli.bench import bench
+from accel_train.cli.check import check
 from accel_train.cli.evaluate import evaluate
 from accel_train.cli.options import OptionsWithValues
 from accel_train.cli.pack import pack
+from accel_train.cli.preview import preview
 from accel_train.cli.train import train
 from accel_train.cli.usage import usage_error
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
@@ -41,6 +43,8 @@ app.command(cls=OptionsWithValues, epilog="`accel_train train --help-all` shows 
 app.command(cls=OptionsWithValues)(evaluate)
 app.command(cls=OptionsWithValues)(bench)
 app.command(cls=OptionsWithValues)(pack)
+app.command(cls=OptionsWithValues)(check)
+app.command(cls=OptionsWithValues, epilog="`accel_train preview --help-all` shows all options.")(preview)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from accel_train.bench.results import Row, Setting
 from accel_train.cli.options import with_options
-from accel_train.config.fields import Augmentation, Config, Device, Precision, expand_home
+from accel_train.config.fields import AugmentLevel, Config, Device, Precision, expand_home
 from accel_train.distributed.launcher import check_alone, runnable
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity, write_to_stderr
@@ -40,7 +40,7 @@ class BenchConfig(Config):
     """Model, as for train."""
     data: str | None = None
     """Data, as for train. Default: synthetic images of 1 × 28 × 28, the size of FashionMNIST's."""
-    augment: Augmentation = "none"
+    augment: AugmentLevel = "none"
     """Augmentation, as for train."""
     updates: int | None = Field(None, ge=30)
     """Updates per run. Default: enough for 8,192 images, at least 40."""

@@ -43,7 +43,10 @@ def evaluate(config: EvaluateConfig, origins: dict[str, str], run: Run, json: Js
     if json:
         typer.echo(json_format.dumps(as_record(found)))
     else:
-        place = printable(f"{found.run_folder} ({found.weights}) on {found.data}")
+        split = " (test)" * (found.split == "test")
+        place = printable(f"{found.run_folder} ({found.weights}) on {found.data}{split}")
         top5 = f", top-5 accuracy {found.top5:.4f}" * (found.classes > _MANY_CLASSES)
-        result = f"loss {found.loss:.4f}, accuracy {found.accuracy:.4f}{top5}"
+        balanced = f", balanced accuracy {found.balanced_accuracy:.4f}"
+        balanced *= f"{found.balanced_accuracy:.4f}" != f"{found.accuracy:.4f}"
+        result = f"loss {found.loss:.4f}, accuracy {found.accuracy:.4f}{balanced}{top5}"
         typer.echo(f"{place}: {quantity(found.images, 'image')}, {result}")

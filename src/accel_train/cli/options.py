@@ -12,7 +12,7 @@ import typer.core
 
 from accel_train.config.fields import Config, Everyday, choices_of, expand_home, help_of, marked, panel_of
 from accel_train.config.import_string import check_code_in_file
-from accel_train.config.load import make_config, read_yaml
+from accel_train.config.load import make_config, merged, read_yaml
 from accel_train.errors import UserError
 
 Command = Callable[..., None]
@@ -95,12 +95,11 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
         def run(context: typer.Context, **given: Any) -> None:
             given.pop("help_all", None)
             path = given.pop("config_file", None)
-            from_file = read_yaml(path, set(kind.model_fields)) if path else {}
             flags = {name: given.pop(name) for name in kind.model_fields}
             flags = {name: value for name, value in flags.items() if _is_given(context, name)}
+            from_file = merged(read_yaml(path, set(kind.model_fields)), flags) if path else {}
             if path:
-                only_there = {name: value for name, value in from_file.items() if name not in flags}
-                check_code_in_file(expand_home(path), only_there)
+                check_code_in_file(expand_home(path), from_file)
             origins = {name: str(path) for name in from_file} | dict.fromkeys(flags, "flag")
             if "signals" in inspect.signature(command).parameters:
                 given["signals"] = context.obj
@@ -167,7 +166,7 @@ def _value_type(annotation: Any) -> type:
 
 
 def _is_list(annotation: Any) -> bool:
-    return any(typing.get_origin(each) is tuple for each in (annotation, *typing.get_args(annotation)))
+    return typing.get_origin(annotation) is tuple or any(map(_is_list, typing.get_args(annotation)))
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

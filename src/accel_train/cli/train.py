@@ -73,7 +73,7 @@ def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool, s
     from accel_train.loggers.text import printable
     from accel_train.run.build import build_run
     from accel_train.run.describe import config_text, run_started
-    from accel_train.run.preview import preview
+    from accel_train.run.dry_run import dry_run
 
     try:
         run = build_run(config, origins)
@@ -81,7 +81,7 @@ def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool, s
             if run.processes.is_main:
                 sys.stdout.write(config_text(run))
             return
-        start, notices = preview(run)
+        start, notices = dry_run(run)
         if run.processes.is_main:
             print_banner(RunConsole(file=stream, highlight=False), run_started(run), verbose=True)
             for line in (start, *(f"note: {notice}" for notice in notices)):

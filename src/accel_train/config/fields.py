@@ -17,7 +17,7 @@ from accel_train.errors import UserError
 
 _MOST_WORKERS = 1024
 
-Augmentation = Literal["none", "light", "standard"]
+AugmentLevel = Literal["none", "light", "standard", "strong"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Cache = Literal["auto", "device", "ram", "off"]

@@ -12,6 +12,8 @@ from typing import Any
 
 from accel_train.errors import UserError
 
+LIBRARIES = frozenset({"hf", "timm"})
+"""Prefixes of names that libraries give, as in timm:resnet50 and hf:mnist: no code of a user's."""
 CODE = ("model", "data")
 """Fields of a config that may name a function."""
 _CONFIG = "config.yaml"
@@ -28,7 +30,8 @@ def import_object(name: str) -> Any:
 def is_function_name(name: str) -> bool:
     """Return True if a name has the form my.module:function."""
     module, colon, function = name.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), function))
+    identifiers = all(part.isidentifier() for part in (*module.split("."), function))
+    return bool(colon) and module not in LIBRARIES and identifiers
 
 
 def trusted(stored: str, given: str | None, option: str, run: Path) -> str:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from accel_train.config.augmentation_panel import LEVEL_OPTIONS
 from accel_train.config.fields import Config, expand_home
 from accel_train.config.refusals import refusal
 from accel_train.config.suggest import OPTIONS, did_you_mean, suggestions
@@ -77,6 +78,12 @@ def _plain_mapping(text: str) -> dict[str, Any] | None:
         return values
     finally:
         loader.dispose()
+
+
+def merged(from_file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a file that flags leave; a level of augmentation replaces all that the file has of it."""
+    replaced = flags.keys() | (LEVEL_OPTIONS if "augment" in flags else set())
+    return {name: value for name, value in from_file.items() if name not in replaced}
 
 
 def make_config(kind: type[C], values: dict[str, Any], origins: dict[str, str]) -> C:

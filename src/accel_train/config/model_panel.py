@@ -2,7 +2,9 @@
 
 from typing import Annotated
 
-from accel_train.config.fields import Config, Everyday, Placement, UserPath
+from pydantic import Field
+
+from accel_train.config.fields import Config, Everyday, Placement, UserName
 
 
 class Model(Config):
@@ -11,10 +13,14 @@ class Model(Config):
     panel = "Model"
 
     model: Annotated[str | None, Everyday()] = None
-    """Network: cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, or my.module:function.
-    Default: by data set."""
-    init_from: Annotated[UserPath | None, Everyday()] = None
-    """Initialize weights from a run or a file (no optimizer state)."""
+    """Network: cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, timm:NAME,
+    timm:hf-hub:OWNER/NAME or my.module:function. Default: by data set."""
+    weights: Annotated[UserName, Everyday()] = "none"
+    """Weights to start from: DEFAULT or another name that torchvision or timm gives them, such as IMAGENET1K_V2; a run
+    folder; or a file. Images are prepared as for them."""
+    stochastic_depth: Annotated[float | None, Field(ge=0, lt=1)] = None
+    """Probability that an image skips the last residual block in training; it falls linearly to 0 at the first.
+    Default: the model's."""
     compile: bool = False
     """Compile the model: the first update takes a minute, the others less time on a GPU. CPUs gain little."""
     cudnn_benchmark: bool = False
@@ -22,3 +28,8 @@ class Model(Config):
     different ones."""
     activation_checkpointing: Annotated[bool, Placement()] = False
     """Compute the activations inside each block again in the backward pass: less memory, about a third more time."""
+
+    @property
+    def starts_from_weights(self) -> bool:
+        """Whether the run starts from given weights, not from random ones."""
+        return self.weights != "none"

@@ -9,6 +9,17 @@ from accel_train.config.lr_schedule import SCALINGS
 BASE_BATCH = 256
 """Images per update that the default learning rates are for."""
 
+TIMM = "timm:"
+"""Start of the names of timm's models."""
+TRANSFORMERS = (
+    *("vit", "deit", "beit", "eva", "cait", "xcit", "swin", "maxvit", "maxxvit", "coatnet", "convnext", "davit"),
+    *("flexivit", "focalnet", "gmlp", "hiera", "mixer", "mvit", "pit_", "pvt", "resmlp", "samvit", "tiny_vit"),
+    *("twins", "volo"),
+)
+"""Starts of the names of transformers, and of networks that are trained like them."""
+
+_WITHOUT_NORM = ("alexnet", "vgg", "squeezenet")
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -36,6 +47,8 @@ class OptimizerSpec:
     """Fixed keyword arguments of `make`."""
     rates: Mapping[str, Rate] = field(default_factory=dict)
     """Default learning rates by the start of the model's name; the last row is for all other models."""
+    fine_tuning_rates: Mapping[str, Rate] = field(default_factory=dict)
+    """Likewise, if training starts from given weights."""
     scales_betas: bool = False
     """Whether it takes Adam's betas and epsilon, which the sqrt scaling rule adapts to the global batch."""
 
@@ -43,15 +56,15 @@ class OptimizerSpec:
         """Return its keyword arguments, excluding learning rate and weight decay."""
         return {**self.arguments, **({"betas": betas, "eps": eps} if self.scales_betas else {})}
 
-    def rate(self, model: str) -> Rate:
-        """Return the default learning rate of a model."""
-        if model.endswith("_bn"):  # VGG with BatchNorm
-            return self.rates[""]
-        return next(rate for start, rate in self.rates.items() if model.startswith(start))
+    def rate(self, model: str, *, from_weights: bool = False) -> Rate:
+        """Return the default learning rate of a model, which starts from random weights or from given ones."""
+        rates, name = self.fine_tuning_rates if from_weights else self.rates, model.removeprefix(TIMM)
+        if name.endswith("_bn"):  # VGG with BatchNorm
+            return rates[""]
+        return next(rate for start, rate in rates.items() if name.startswith(start))
 
-    def usual_peak(self, model: str, global_batch: int) -> float:
-        """Return the peak learning rate of a model if nothing is asked for."""
-        rate = self.rate(model)
+    def usual_peak(self, rate: Rate, global_batch: int) -> float:
+        """Return the peak learning rate, given the default rate of a model, if nothing is asked for."""
         return min(rate.lr * SCALINGS[self.scaling](global_batch / BASE_BATCH), rate.max_lr)
 
 
@@ -63,8 +76,14 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             "cnn": Rate(0.1, max_lr=0.05),
             "mlp": Rate(0.2, max_lr=0.1),
             "wide_resnet": Rate(0.2, max_lr=0.8),  # 0.1 at 128: Zagoruyko and Komodakis 2016, §3
-            **dict.fromkeys(("alexnet", "vgg", "squeezenet"), Rate(0.01, max_lr=0.04)),  # torchvision's recipes
+            **dict.fromkeys(_WITHOUT_NORM, Rate(0.01, max_lr=0.04)),  # torchvision's recipes
             "": Rate(0.1, max_lr=3.2),  # Goyal et al. 2017, §2.1 and §5.1
+        },
+        fine_tuning_rates={  # measured: benchmarks/finetune/README.md
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.05, max_lr=0.025)),  # half of what they take without BatchNorm
+            **dict.fromkeys(_WITHOUT_NORM, Rate(0.01, max_lr=0.01)),
+            **dict.fromkeys(TRANSFORMERS, Rate(0.01, max_lr=0.02)),  # Dosovitskiy et al. 2021, Table 4
+            "": Rate(0.05, max_lr=0.03),
         },
         weight_decay=5e-4,
         scaling="linear",
@@ -76,6 +95,11 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             **dict.fromkeys(("cnn", "mlp", "wide_resnet"), Rate(0.004, max_lr=0.008)),
             "": Rate(0.001, max_lr=0.002),
         },
+        fine_tuning_rates={
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.002, max_lr=0.004)),
+            **dict.fromkeys((*TRANSFORMERS, *_WITHOUT_NORM), Rate(2e-4, max_lr=4e-4)),
+            "": Rate(0.002, max_lr=0.004),
+        },
         weight_decay=0.05,
         scaling="sqrt",
         states_per_weight=2,
@@ -83,3 +107,8 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
     ),
 }
 """By the value of ``--optimizer``."""
+
+
+def default_optimizer(model: str, *, from_weights: bool) -> str:
+    """Return the default of ``--optimizer`` for a model, which starts from random weights or from given ones."""
+    return "adamw" if from_weights and model.removeprefix(TIMM).startswith(TRANSFORMERS) else "sgd"

@@ -1,17 +1,20 @@
 """The configs of the commands."""
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from accel_train.config import panels
+from accel_train.config.augmentation_panel import Augment
 from accel_train.config.data_panel import Data
 from accel_train.config.fields import (
-    Augmentation,
+    AugmentLevel,
     Config,
     Everyday,
     FreeOnResume,
+    OptimizerName,
     Placement,
     PositiveInt,
     Precision,
@@ -21,7 +24,10 @@ from accel_train.config.fields import (
     Workers,
     marked,
 )
+from accel_train.config.finetune_panel import FineTuning
+from accel_train.config.mixing_panel import Mixing
 from accel_train.config.model_panel import Model
+from accel_train.config.optimizers import OPTIMIZERS, Rate
 from accel_train.config.strategy_panel import Strategy
 from accel_train.errors import UserError
 
@@ -34,7 +40,10 @@ class TrainConfig(
     panels.Optimization,
     panels.Batch,
     panels.Run,
+    FineTuning,
     Model,
+    Mixing,
+    Augment,
     Data,
 ):
     """A training run as a user asks for it. None: chosen from data set, model and the other options."""
@@ -55,13 +64,19 @@ class ResolvedConfig(TrainConfig):
 
     model: str
     epochs: PositiveInt
-    augment: Augmentation
+    augment: AugmentLevel
     batch_size: PositiveInt
     warmup_epochs: NonNegativeFloat
+    optimizer: OptimizerName
     lr: PositiveFloat
     lr_scaling: ScalingName
     weight_decay: NonNegativeFloat
     precision: Precision
+
+    @property
+    def usual_rate(self) -> Rate:
+        """The default learning rate of its model and optimizer."""
+        return OPTIMIZERS[self.optimizer].rate(self.model, from_weights=self.starts_from_weights)
 
 
 class Evaluation(Config):
@@ -71,6 +86,12 @@ class Evaluation(Config):
 
     data: UserName | None = None
     """Data to evaluate on, as for train. Default: the run's."""
+    split: Literal["val", "test"] = "val"
+    """Split to evaluate: val, or test if the data have one."""
+    labels: UserPath | None = None
+    """File with the labels of the pictures of --data DIR, as for train. Default: their folders are their labels."""
+    label_column: str | None = None
+    """Column of the labels, as for train."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
     model: str | None = None
@@ -87,6 +108,21 @@ class Evaluation(Config):
 
 class EvaluateConfig(panels.Machine, Evaluation):
     """An evaluation of a run's model."""
+
+
+class Preview(Config):
+    """What to show of a run before it is trained."""
+
+    panel = "Preview"
+
+    output: Annotated[UserPath, Everyday()] = Path("sheet.png")
+    """PNG file to write."""
+    images: Annotated[PositiveInt | None, Everyday()] = None
+    """Images on the sheet, from the first update on. Default: those of the first update, at most 64."""
+
+
+class PreviewConfig(Preview, TrainConfig):
+    """A preview of the images of a training run."""
 
 
 def changed_fields(config: TrainConfig, given: Mapping[str, str]) -> tuple[str, ...]:

@@ -93,8 +93,8 @@ class Optimization(Config):
 
     panel = "Optimization"
 
-    optimizer: Annotated[OptimizerName, Everyday()] = "sgd"
-    """Optimizer; sgd has Nesterov momentum 0.9."""
+    optimizer: Annotated[OptimizerName | None, Everyday()] = None
+    """Optimizer; sgd has Nesterov momentum 0.9. Default: sgd; adamw for transformers with --weights."""
     precision: Annotated[Precision | None, Everyday()] = None
     """Precision of the computation; fp64 is for comparing runs. Default: the launcher's, else fp32."""
     weight_decay: NonNegativeFloat | None = None

@@ -215,7 +215,7 @@ def _adam(config: ResolvedConfig, global_batch: int) -> tuple[tuple[float, float
     ratio = min(global_batch / base, max(1, (config.max_lr / config.lr) ** 2) if config.max_lr else math.inf)
     if ratio * (1 - _ADAM_BETAS[0]) > _MAX_ADAM_RATIO:
         largest = _MAX_ADAM_RATIO / (1 - _ADAM_BETAS[0])
-        limit = min(0.95 * config.lr * math.sqrt(largest), OPTIMIZERS[config.optimizer].rate(config.model).max_lr)
+        limit = min(0.95 * config.lr * math.sqrt(largest), config.usual_rate.max_lr)
         raise UserError(
             f"the sqrt scaling rule cannot take {config.optimizer} from {base} to {global_batch} images per update",
             f"use at most {round(base * largest)} images per update, --max-lr {limit:.2g}, or --lr-scaling none",

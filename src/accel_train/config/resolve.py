@@ -1,26 +1,38 @@
 """Fills in the defaults of a run; none of them depends on the number of processes."""
 
+import math
+from dataclasses import asdict
 from typing import Any
 
-from accel_train.config.defaults import DATA_DEFAULTS, DataDefaults
-from accel_train.config.optimizers import BASE_BATCH, OPTIMIZERS
+from accel_train.config.defaults import CENTRE_SHARE, DATA_DEFAULTS, DataDefaults
+from accel_train.config.finetune_panel import BACKBONE
+from accel_train.config.optimizers import BASE_BATCH, OPTIMIZERS, default_optimizer
 from accel_train.config.options import ResolvedConfig, TrainConfig
 
 _MIN_UPDATES_PER_EPOCH = 13  # small data sets get smaller batches: 20 epochs are then more than 250 updates
 _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
+_FINE_TUNING_UPDATES = 400  # measured: benchmarks/finetune/README.md
+_MIN_FINE_TUNING_EPOCHS = 5
 _GAMMA = 0.1
 
 
 def resolve(
-    config: TrainConfig, origins: dict[str, str], data_kind: str, train_images: int, precision: str
+    config: TrainConfig,
+    origins: dict[str, str],
+    data_kind: str,
+    train_images: int,
+    precision: str,
+    crop_of_weights: float | None = None,
 ) -> tuple[ResolvedConfig, dict[str, str]]:
     """Return the config with its defaults filled in, and the origins with those of the defaults.
 
     `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
-    its origin is left to the caller.
+    its origin is left to the caller. `crop_of_weights` is the evaluation crop of given weights, if that is known.
     """
     defaults = _defaults(config, data_kind, train_images)
+    if crop_of_weights is not None and "eval_crop" in defaults:
+        defaults["eval_crop"] = (crop_of_weights, f"as for --weights {config.weights}")
     used = {name: default for name, default in defaults.items() if getattr(config, name) is None}
     values = {**dict(config), **{name: value for name, (value, _) in used.items()}, "precision": precision}
     # Not validated again: with values of a stored run, a config may be invalid that is only compared with it.
@@ -29,22 +41,30 @@ def resolve(
 
 def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[str, tuple[Any, str]]:
     """Return the default of each field that may need one, and its origin."""
-    data, optimizer = DATA_DEFAULTS[data_kind], OPTIMIZERS[config.optimizer]
+    data, from_weights = DATA_DEFAULTS[data_kind], config.starts_from_weights
     model = config.model or data.model
-    epochs = config.epochs or data.epochs
+    name = config.optimizer or default_optimizer(model, from_weights=from_weights)
+    optimizer = OPTIMIZERS[name]
+    batch_size = config.batch_size or _batch_size(config, data, train_images)
+    usual_epochs, for_epochs = _epochs(config, data, train_images, batch_size)
+    epochs = config.epochs or usual_epochs
     scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
-    for_data, for_optimizer = f"default for {data_kind}", f"default for {config.optimizer}"
-    rate, for_model = optimizer.rate(model), f"default for {model} with {config.optimizer}"
+    for_data, for_optimizer = f"default for {data_kind}", f"default for {name}"
+    rate = optimizer.rate(model, from_weights=from_weights)
+    for_model = f"default for {'fine-tuning ' * from_weights}{model} with {name}"
     defaults: dict[str, tuple[Any, str]] = {
         "model": (model, for_data),
-        "epochs": (epochs, for_data),
-        "augment": (data.augment, for_data),
-        "batch_size": (_batch_size(config, data, train_images), f"{for_data} of {train_images:,} images"),
+        "epochs": (epochs, f"default for {data_kind}{for_epochs}"),
+        "optimizer": (name, f"default{f' for fine-tuning {model}' * from_weights}"),
+        "batch_size": (batch_size, f"{for_data} of {train_images:,} images"),
         "warmup_epochs": (min(data.warmup_epochs, epochs / _MIN_EPOCHS_PER_WARMUP), for_data),
         "lr": (rate.lr, for_model),
         "lr_scaling": (scaling, "because --lr was given" if config.lr is not None else for_optimizer),
         "weight_decay": (optimizer.weight_decay, for_optimizer),
     }
+    defaults |= _augmentation(config, data_kind)
+    if config.unfreeze_at is not None:
+        defaults["freeze"] = (BACKBONE, "because --unfreeze-at was given")
     if scaling != "none":
         defaults["lr_base_batch"] = (BASE_BATCH, "default")
     if config.lr is None and config.lr_scaling is None:  # what is asked for is done as said
@@ -52,6 +72,39 @@ def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[st
     if config.schedule == "step":
         defaults["gamma"] = (_GAMMA, "default")
     return defaults
+
+
+def _augmentation(config: TrainConfig, data_kind: str) -> dict[str, tuple[Any, str]]:
+    """Return what the level of augmentation stands for, apart from options that those given exclude."""
+    data = DATA_DEFAULTS[data_kind]
+    level, whole = config.augment or data.augment, config.fit in ("pad", "squash")
+    of_level = asdict(data.augmentation(level))
+    found = {name: (value, f"--augment {level} for {data_kind}") for name, value in of_level.items()}
+    found["augment"] = (data.augment, f"default for {data_kind}")
+    if whole:
+        found["random_crop"] = (False, f"because of --fit {config.fit}")
+    elif given := [name for name in ("crop_scale", "crop_ratio") if getattr(config, name)]:
+        found["random_crop"] = (True, f"because --{given[0].replace('_', '-')} was given")
+    if not (found["random_crop"][0] if config.random_crop is None else config.random_crop):
+        del found["crop_scale"], found["crop_ratio"]
+    if config.rand_augment is not None:
+        found["trivial_augment"] = (False, "because --rand-augment was given")
+    elif config.trivial_augment is not None:
+        found["rand_augment"] = ((0, 0), "because --trivial-augment was given")
+    if data_kind == "folder":
+        found["fit"] = ("crop", "default")
+        if not whole:
+            found["eval_crop"] = (CENTRE_SHARE, "default")
+    return found
+
+
+def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, batch_size: int) -> tuple[int, str]:
+    """Return the default number of epochs, and what it is for besides the data; weights that are given need fewer."""
+    if not config.starts_from_weights:
+        return data.epochs, ""
+    per_epoch = max(1, train_images // (config.global_batch_size or batch_size))
+    enough = max(_MIN_FINE_TUNING_EPOCHS, math.ceil(_FINE_TUNING_UPDATES / per_epoch))
+    return min(data.epochs, enough), f" of {train_images:,} images with --weights"
 
 
 def _batch_size(config: TrainConfig, data: DataDefaults, train_images: int) -> int:

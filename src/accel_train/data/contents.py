@@ -75,8 +75,9 @@ StoredContents = Annotated[Contents, AfterValidator(consistent)]
 
 @runtime_checkable
 class _HasFiles(Protocol):
-    paths: tuple[str, ...]
     sizes: NDArray[np.int64]
+
+    def labelled_paths(self) -> tuple[str, ...]: ...
 
 
 def contents_of(data: DataSet) -> Contents:
@@ -118,7 +119,7 @@ def files_of(**sources: Source) -> Files | None:
     listed = {split: source for split, source in wholes.items() if isinstance(source, _HasFiles)}
     if len(listed) < len(wholes):
         return None
-    return {split: dict(zip(s.paths, s.sizes.tolist(), strict=True)) for split, s in listed.items()}
+    return {split: dict(zip(s.labelled_paths(), s.sizes.tolist(), strict=True)) for split, s in listed.items()}
 
 
 def changes(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> str:

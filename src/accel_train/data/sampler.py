@@ -1,7 +1,7 @@
 """Which images each micro-batch reads: one global order for each (seed, epoch), cut among processes.
 
-A sample index is epoch × images + image id, so that a loader worker, which outlives epochs, knows the epoch it reads
-for.
+A sample index is pass × images + image id, so that each use of an image has random numbers of its own, also in a
+loader worker, which outlives epochs. The pass is the epoch, unless images are repeated or drawn by class.
 """
 
 import math
@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from accel_train.data.balanced_draws import BalancedDraws
 from accel_train.rng import hash_ids, make_key
 
 PADDING = -1
@@ -24,11 +25,23 @@ class ImageOrder:
 
     seed: int
     images: int
+    repeats: int = 1
+    """Times that each image of an epoch is used in a row; an epoch keeps its length, and has fewer images."""
+    balanced: BalancedDraws | None = None
+    """Draws the images of an epoch; None: each image once."""
 
     def sample_indices(self, epoch: int) -> NDArray[np.int64]:
-        """Return the sample indices of an epoch, counted from 0, in order, each image once."""
-        hashes = hash_ids(make_key(self.seed, "order", epoch), np.arange(self.images))
-        return epoch * self.images + np.argsort(hashes)  # no ties: the hash is one-to-one
+        """Return the sample indices of an epoch, counted from 0, in order."""
+        used = math.ceil(self.images / self.repeats)
+        hashes = hash_ids(make_key(self.seed, "order", epoch), np.arange(used if self.balanced else self.images))
+        order = np.argsort(hashes)[:used]  # no ties: the hash is one-to-one
+        if self.balanced:
+            order = self.balanced.sample_indices(epoch, used)[order]
+        else:
+            order += epoch * self.images
+        passes, ids = np.divmod(order, self.images)
+        repeated = (passes[:, None] * self.repeats + np.arange(self.repeats)) * self.images + ids[:, None]
+        return repeated.ravel()[: self.images]
 
 
 class UpdateSampler:
@@ -36,7 +49,8 @@ class UpdateSampler:
 
     Accelerate's `split_batches` cuts a read into one equal part per process. Micro-batch m of a replica of the model
     is the m-th of its block of the update's micro-batches; all stages of a replica read the same. The incomplete last
-    update of an epoch's order is dropped.
+    update of an epoch's order is dropped. If images are repeated, the micro-batches of an update take turns, so that
+    the copies of an image are in different ones.
 
     One iteration covers all epochs, so that loader workers keep reading while an epoch is evaluated. The last
     micro-batch is repeated for a replica that has fewer than others, and if some are missing from the last read; the
@@ -82,10 +96,16 @@ class UpdateSampler:
         used = self._updates_per_epoch * math.prod(self._update_shape)
         epochs_done, done = divmod(self.first_update, self._updates_per_epoch)
         for epoch in range(epochs_done, self._epochs):
-            updates = self.sampler.sample_indices(epoch)[:used].reshape(-1, *self._update_shape)
+            updates = self._updates(self.sampler.sample_indices(epoch)[:used])
             for update in updates[done:]:
                 yield from (update[of_processes] for of_processes in self._reads)
             done = 0
+
+    def _updates(self, sample_indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Divide an epoch into updates, and these into micro-batches."""
+        if self.sampler.repeats == 1:
+            return sample_indices.reshape(-1, *self._update_shape)
+        return sample_indices.reshape(-1, *reversed(self._update_shape)).swapaxes(1, 2)
 
 
 class EvaluationSampler:

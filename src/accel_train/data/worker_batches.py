@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     images_BCHW: Tensor
     labels_B: Tensor
     sample_indices_B: Tensor
-    """epoch × images + image id in training; the image id, or PADDING, in evaluation."""
+    """pass × images + image id in training (see sampler.py); the image id, or PADDING, in evaluation."""
 
 
 class SharedMemoryTransfer:

@@ -130,6 +130,8 @@ class EpochEnd:
     images_per_second: float  # training only, all processes
     seconds: float  # training and validation
     best: bool
+    val_balanced_accuracy: float | None = None  # mean accuracy of the classes; None in checkpoints of older versions
+    ema_val_balanced_accuracy: float | None = None
 
     @property
     def selection_accuracy(self) -> float:
@@ -204,10 +206,12 @@ class Evaluated:
     run_folder: str
     weights: str
     data: str
+    split: str  # val or test
     images: int
     classes: int
     loss: float
     accuracy: float
+    balanced_accuracy: float  # mean accuracy of the classes that have images
     top5: float  # top-5 accuracy; 1 if there are at most five classes
     notes: tuple[str, ...]  # messages about weights and data for the user
 

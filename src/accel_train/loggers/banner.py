@@ -16,6 +16,8 @@ IN_ROWS = {
     *("data", "image_size", "model", "augment", "output", "epochs", "batch_size", "accumulate", "global_batch_size"),
     *("optimizer", "weight_decay", "lr", "lr_scaling", "lr_base_batch", "max_lr"),
     *("warmup_epochs", "schedule", "milestones", "gamma"),
+    *("random_crop", "crop_scale", "crop_ratio", "shift", "flip", "vertical_flip", "rotate", "color_jitter"),
+    *("rand_augment", "trivial_augment", "random_erasing"),
     *("device", "processes", "backend", "shard_size", "threads", "precision"),
 }
 """Fields of the config that the rows show; all others are options in the last one, if they are to be seen."""

@@ -28,6 +28,7 @@ _COLUMNS = (
     Column("train loss", 10, 5, lambda started, end: loss(end.train_loss)),
     Column("val loss", 8, 6, lambda started, end: loss(end.val_loss)),
     Column("val accuracy", 12, 8, lambda started, end: accuracy(end.val_accuracy)),
+    Column("balanced", 8, 7, lambda started, end: accuracy(end.val_balanced_accuracy)),
     Column("ema", 6, 7, lambda started, end: "" if end.ema_val_accuracy is None else accuracy(end.ema_val_accuracy)),
     Column("", 1, 7, lambda started, end: "★" if end.best else ""),
     Column("lr", 9, 2, lambda started, end: learning_rate(end.lr)),
@@ -36,12 +37,13 @@ _COLUMNS = (
 )
 
 
-def fitting_columns(width: int, ema: bool = False) -> list[Column]:
+def fitting_columns(width: int, *, ema: bool = False, balanced: bool = False) -> list[Column]:
     """Return the most important columns that fit into a width, in their usual order, at least one.
 
-    With `ema` there is a column for the accuracy of the averaged weights.
+    With `ema` there is a column for the accuracy of the averaged weights, with `balanced` one for balanced accuracy.
     """
-    columns = [column for column in _COLUMNS if ema or column.name != "ema"]
+    optional = {"ema": ema, "balanced": balanced}
+    columns = [column for column in _COLUMNS if optional.get(column.name, True)]
     while len(columns) > 1 and len(header(columns)) > width:
         columns.remove(min(columns, key=lambda column: column.importance))
     return columns

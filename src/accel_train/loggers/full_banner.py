@@ -20,14 +20,22 @@ IN_OTHER_ROWS = {
     *("data", "data_dir", "cache", "image_size", "model", "augment", "output", "seed", "epochs"),
     *("batch_size", "accumulate", "global_batch_size", "optimizer", "weight_decay", "lr", "lr_scaling"),
     *("lr_base_batch", "max_lr", "warmup_epochs", "warmup_from", "schedule", "milestones", "gamma"),
+    *("random_crop", "crop_scale", "crop_ratio", "shift", "flip", "vertical_flip", "rotate", "color_jitter"),
+    *("rand_augment", "trivial_augment", "random_erasing"),
     *("device", "processes", "backend", "strategy", "shard_size", "threads", "precision"),
     *("pipeline_stages", "pipeline_schedule"),
 }
 """Fields of the config that the fixed rows show."""
 
+_FITS = {"crop": "the central square", "pad": "whole pictures, between margins", "squash": "whole pictures, distorted"}
 OPTIONS = {
+    "mixup": Option("mixup", "shares from Beta({0:g}, {0:g})".format),
+    "cutmix": Option("CutMix", "shares from Beta({0:g}, {0:g})".format),
+    "repeated_augmentation": Option("repeats", "each image {} times in an update, augmented differently".format),
     "limit": Option("limit", "at most {0:,} training and {0:,} validation images".format),
     "val_fraction": Option("val fraction", "{:g} held out for validation".format),
+    "fit": Option("fit", lambda fit: _FITS[fit]),
+    "eval_crop": Option("central crop", "{:g} of the shorter side".format),
     "workers": Option("workers", "{} per process".format),
     "label_smoothing": Option("loss", "label smoothing {:g}".format),
     "clip_norm": Option("clipping", "gradient norm at most {:g}".format),

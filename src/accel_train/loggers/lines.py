@@ -20,6 +20,8 @@ from accel_train.loggers.text import accuracy, duration, learning_rate, loss, qu
 GAP = "  "
 """Between the parts of a line."""
 _HASH_DIGITS = 8
+_UNEVEN = 2
+"""Images of the largest class per image of the smallest."""
 
 
 def rank_prefix(rank: int, world_size: int, device: str) -> str:
@@ -49,6 +51,12 @@ def stopped_line(started: RunStarted, event: Stopped, command: str | None) -> st
     return f"{stopped}; to resume: {' '.join(filter(None, [command, options]))}"
 
 
+def shows_balanced(started: RunStarted) -> bool:
+    """Return whether to show balanced accuracy: with --balance, or if the validation classes differ in size."""
+    counts = started.data.contents["splits"]["val"]["counts"]
+    return started.config["balance"] != "none" or bool(counts and max(counts) >= _UNEVEN * min(counts))
+
+
 def epoch_line(started: RunStarted, event: EpochEnd) -> str:
     """Return the results of an epoch over all processes."""
     return GAP.join(
@@ -57,6 +65,7 @@ def epoch_line(started: RunStarted, event: EpochEnd) -> str:
             f"train loss {loss(event.train_loss)}",
             f"val loss {loss(event.val_loss)}",
             f"val accuracy {accuracy(event.val_accuracy)}",
+            *([f"balanced {accuracy(event.val_balanced_accuracy)}"] if shows_balanced(started) else []),
             f"lr {learning_rate(event.lr)}",
             f"{speed(event.images_per_second)} images/s",
             duration(event.seconds),

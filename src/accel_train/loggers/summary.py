@@ -9,8 +9,8 @@ from accel_train.events import RunEnded, RunStarted
 from accel_train.loggers.rows import Row, print_rows
 from accel_train.loggers.text import accuracy, duration, quantity, speed
 
-_FUNCTION = re.compile(r"[\w.]+:[^\W\d]\w*")
-"""A user's my.module:function, which `evaluate` imports only if it is named."""
+_FUNCTION = re.compile(r"(?!hf:|timm:)[\w.]+:[^\W\d]\w*")
+"""A user's my.module:function, no name that a library gives, which `evaluate` imports only if it is named."""
 
 
 def print_summary(console: Console, ended: RunEnded, started: RunStarted) -> None:

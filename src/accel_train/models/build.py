@@ -1,5 +1,6 @@
 """Builds a model by name and adapts it to the images of a data set."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -7,11 +8,11 @@ from torch import nn
 from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError, shown
 from accel_train.loggers.text import quantity
-from accel_train.models import networks, torchvision_models, user
-from accel_train.models.base import Architecture
+from accel_train.models import networks, timm_models, torchvision_models, user
+from accel_train.models.base import Architecture, Weights
 from accel_train.models.splitting import NAMED_BLOCKS, Block, FindBlocks, draws, may_draw, problem
 
-FAMILIES = (networks.FAMILY, user.FAMILY, torchvision_models.FAMILY)
+FAMILIES = (networks.FAMILY, timm_models.FAMILY, user.FAMILY, torchvision_models.FAMILY)
 """Searched in this order; torchvision is last because importing it takes a third of a second."""
 
 
@@ -24,10 +25,13 @@ class BuiltModel:
     """Input channels; grey images are repeated to this number."""
     image_size: int
     """Height and width of the input, pixels."""
+    adapted_to: int
+    """Image size to which the architecture is adapted, pixels: that of given weights, else that of the input."""
     notes: tuple[str, ...]
     """How images and model were adapted to each other, one sentence each."""
     parameters: int
     name: str
+    """By which it can be built again."""
     find_blocks: FindBlocks
 
     def blocks(self) -> list[Block]:
@@ -56,30 +60,55 @@ class BuiltModel:
         return [(number, self.module.get_submodule(block.name)) for number, block in drawing]
 
 
-def build_model(name: str, *, classes: int, channels: int, data_size: int, image_size: int | None) -> BuiltModel:
+def build_model(
+    name: str,
+    *,
+    classes: int,
+    channels: int,
+    data_size: int,
+    image_size: int | None,
+    adapted_to: int | None = None,
+    size_reason: str = "as asked",
+) -> BuiltModel:
     """Build a model for images of `channels` channels and of `data_size` pixels in height and width.
 
-    `image_size` is the size that the user asked for, if any. Names are those of :func:`model_names`,
-    wide_resnet_DEPTH_WIDTH and my.module:function.
+    `image_size` is the size that the user or given weights ask for, if any, which `size_reason` tells; `adapted_to` is
+    the one that the architecture is adapted to, if it is another. Names are those of :func:`model_names`,
+    wide_resnet_DEPTH_WIDTH, timm:NAME and my.module:function.
 
     Raises:
         UserError: the name is unknown, or the model takes no such images or contains SyncBatchNorm.
     """
     architecture = _find(name)
     taken_channels = _match_channels(name, architecture.channels, channels)
-    size = _match_size(name, architecture.sizes, data_size, image_size)
+    size = _match_size(name, architecture, data_size, image_size)
     module = architecture.make(classes, taken_channels, size)
     _reject_sync_batch_norm(name, module)
-    notes = []
-    if taken_channels != channels:
-        notes.append(f"grey images are repeated to {taken_channels} channels")
+    notes = [f"grey images are repeated to {taken_channels} channels"] * (taken_channels != channels)
     if size != data_size:
         change = "enlarged" if size > data_size else "shrunk"
-        reason = "as asked" if image_size else _limit(architecture.sizes)
+        reason = size_reason if image_size else _limit(architecture)
         notes.append(f"images are {change} from {data_size} to {size} pixels, {reason}")
-    notes += architecture.adapt(module, size)
-    parameters = sum(p.numel() for p in module.parameters())
-    return BuiltModel(module, taken_channels, size, tuple(notes), parameters, name, architecture.blocks)
+    notes += architecture.adapt(module, adapted_to or size)
+    return BuiltModel(
+        module=module,
+        channels=taken_channels,
+        image_size=size,
+        adapted_to=adapted_to or size,
+        notes=tuple(notes),
+        parameters=sum(p.numel() for p in module.parameters()),
+        name=architecture.name or name,
+        find_blocks=architecture.blocks,
+    )
+
+
+def published_weights(name: str) -> Mapping[str, Callable[[], Weights]]:
+    """Return the weights that a model's library publishes for it, by name: functions that download them if needed.
+
+    Raises:
+        UserError: the name of the model is unknown.
+    """
+    return _find(name).published()
 
 
 def model_names() -> list[str]:
@@ -109,19 +138,23 @@ def _match_channels(name: str, wanted: int | None, channels: int) -> int:
     return wanted
 
 
-def _match_size(name: str, sizes: range, data_size: int, image_size: int | None) -> int:
+def _match_size(name: str, architecture: Architecture, data_size: int, image_size: int | None) -> int:
+    sizes = architecture.sizes
     if image_size is None:
-        return min(max(data_size, sizes[0]), sizes[-1])
+        return architecture.usual_size or min(max(data_size, sizes[0]), sizes[-1])
     if image_size not in sizes:
+        rule = f"it takes multiples of {sizes.step}" if sizes.step > 1 else f"{sizes[0]} is {_limit(architecture)}"
         raise UserError(
-            f"{name} does not take images of {image_size} pixels: {sizes[0]} is {_limit(sizes)}",
-            f"give --image-size {sizes[0]}, or leave it out",
+            f"{name} does not take images of {image_size} pixels: {rule}",
+            f"give --image-size {architecture.usual_size or sizes[0]}, or leave it out",
         )
     return image_size
 
 
-def _limit(sizes: range) -> str:
-    return "the model's fixed size" if len(sizes) == 1 else "the model's smallest size"
+def _limit(architecture: Architecture) -> str:
+    if architecture.usual_size:
+        return "the model's usual size"
+    return "the model's fixed size" if len(architecture.sizes) == 1 else "the model's smallest size"
 
 
 def _reject_sync_batch_norm(name: str, module: nn.Module) -> None:

@@ -1,98 +1,71 @@
-"""Initializes the weights of a model from a file."""
+"""Initializes a model from weights that somebody has trained."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
-from accel_train.loggers.text import quantity, quoted
-from accel_train.models import weights_file
-from accel_train.system.regular_files import open_regular
+from accel_train.loggers.text import quantity
+from accel_train.models.base import Preprocessing, Weights
+from accel_train.models.weights_content import read_tensors
 
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
 """Prefixes that DDP and torch.compile add to names."""
-_NESTED = ("state_dict", "model")
-"""Keys under which training scripts save the weights, next to other values."""
 _COUNTER = ".num_batches_tracked"
 _HINT = "give the --model, --image-size and kind of images that the weights were trained with"
 
 
-def load_initial(
-    module: nn.Module, file: Path, fresh: frozenset[str] = frozenset(), *, needs_checksum: bool = False
-) -> tuple[str, ...]:
-    """Load weights in place from a file, and return what was done, one sentence each.
+def weights_in(
+    file: Path,
+    preprocessing: Preprocessing | None = None,
+    classes: tuple[str, ...] | None = None,
+    *,
+    needs_checksum: bool = False,
+) -> Weights:
+    """Return the weights in a file. One that `accel_train` wrote is verified; `needs_checksum` refuses any other."""
+    read = partial(read_tensors, needs_checksum=needs_checksum)
+    return Weights(str(file), lambda image_size: read(file), preprocessing, classes)
 
-    The tensors in `fresh`, and a head for another number of classes, keep their new weights. A file that `accel_train`
-    wrote is verified; `needs_checksum` refuses any other.
+
+def load_initial(
+    module: nn.Module, weights: Weights, image_size: int, fresh: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Load weights in place, and return what was done, one sentence each.
+
+    The tensors in `fresh`, and a head for another number of classes, keep their new weights.
 
     Raises:
-        UserError: the file is missing, cannot be read safely or does not fit the module.
+        UserError: the weights cannot be read safely or do not fit the module.
     """
     live = module.state_dict()
-    stored = _plain_names(_read(file, needs_checksum), live)
+    stored = _plain_names(weights.read(image_size), live)
+    missing = [name for name in live if name not in stored and name.rpartition(".")[0] in weights.headless]
     heads = [name for name in live if name in stored and name in {*fresh, *_other_heads(module, live, stored)}]
     counters = [name for name in live if name.endswith(_COUNTER) and name not in stored]
-    _check(file, live, stored, excused={*heads, *counters})
+    _check(weights.name, live, stored, excused={*heads, *missing, *counters})
     taken = [name for name in live if name not in heads and name in stored]
     for name in taken:
         live[name].copy_(stored[name])
-    sentences = [f"weights from {file}: {quantity(len(taken), 'tensor')}"]
-    for layer, name in {name.rpartition(".")[0]: name for name in heads}.items():
+    sentences = [f"weights from {weights.name}: {quantity(len(taken), 'tensor')}"]
+    for layer, name in _by_layer(heads).items():
         numbers = f"{len(stored[name]):,} → {quantity(len(live[name]), 'class', 'classes')}"
         sentences.append(f"head {layer} replaced: {'other classes' if name in fresh else numbers}")
+    sentences += [f"head {layer} is new: the weights have none" for layer in _by_layer(missing)]
+    if not heads and not missing and weights.classes is None:
+        sentences.append("the head is kept, as if for the same classes: the weights do not name theirs")
     if counters:
         start = "starts" if len(counters) == 1 else "start"
         sentences.append(f"{quantity(len(counters), 'counter')} of BatchNorm, missing in the file, {start} at 0")
     return tuple(sentences)
 
 
-def _read(file: Path, needs_checksum: bool) -> Mapping[str, Any]:
-    if file.suffix not in _READERS:
-        raise UserError(
-            f"--init-from {quoted(file)}: weights are read from {', '.join(_READERS)}",
-            "give such a file or a run's folder",
-        )
-    try:
-        open_regular(file).close()  # torch would wait for a FIFO
-        if file.suffix == ".safetensors":
-            weights_file.verify(file, needs_checksum=needs_checksum)
-        content = _READERS[file.suffix](file)
-    except UserError:
-        raise
-    except OSError as error:
-        raise UserError(
-            f"cannot read the weights in {file}: {error.strerror or error}", "give the folder of a finished run"
-        ) from None
-    except Exception:  # the readers raise all kinds of errors on a damaged file
-        raise UserError(
-            f"cannot read the weights in {file}: it is damaged, or contains more than tensors",
-            "save only a model's state_dict, preferably as .safetensors; other pickles could run any code",
-        ) from None
-    nested = (content[name] for name in _NESTED if isinstance(content.get(name), Mapping))
-    return next(nested, content)
-
-
-def _read_safetensors(file: Path) -> Mapping[str, Any]:
-    return safetensors.torch.load_file(file)
-
-
-def _read_torch(file: Path) -> Mapping[str, Any]:
-    content = torch.load(file, map_location="cpu", weights_only=True)
-    if not isinstance(content, Mapping):
-        raise TypeError(type(content))
-    return content
-
-
-_READERS: dict[str, Callable[[Path], Mapping[str, Any]]] = {
-    ".safetensors": _read_safetensors,
-    ".pt": _read_torch,
-    ".pth": _read_torch,
-}
+def _by_layer(names: list[str]) -> dict[str, str]:
+    """Return one tensor of each layer."""
+    return {name.rpartition(".")[0]: name for name in names}
 
 
 def _plain_names(stored: Mapping[str, Any], live: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -116,18 +89,18 @@ def _other_heads(module: nn.Module, live: Mapping[str, Tensor], stored: Mapping[
     ]
 
 
-def _check(file: Path, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str]) -> None:
+def _check(place: str, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str]) -> None:
     """Raise UserError with the first tensor that is missing, has another shape, or is not in the model."""
     for name, tensor in live.items():
         if name in excused:
             continue
         if name not in stored:
-            raise UserError(f"{file} has no {name} ({_shape(tensor)} in the model)", _HINT)
+            raise UserError(f"{place} has no {name} ({_shape(tensor)} in the model)", _HINT)
         if not isinstance(stored[name], Tensor) or stored[name].shape != tensor.shape:
-            raise UserError(f"{name} is {_shape(stored[name])} in {file}, but {_shape(tensor)} in the model", _HINT)
+            raise UserError(f"{name} is {_shape(stored[name])} in {place}, but {_shape(tensor)} in the model", _HINT)
     for name in stored:
         if name not in live:
-            raise UserError(f"{file} has {name} ({_shape(stored[name])}), which is not in the model", _HINT)
+            raise UserError(f"{place} has {name} ({_shape(stored[name])}), which is not in the model", _HINT)
 
 
 def _shape(value: Any) -> str:

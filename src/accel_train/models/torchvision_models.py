@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from accel_train.models.base import Architecture, Family
 from accel_train.models.splitting import Block, FindBlocks, in_sequence, sequential
+from accel_train.models.torchvision_weights import published, vit_patch
 
 _RESNETS = ("resnet", "resnext", "wide_resnet")
 _SMALL_STEM_BELOW = 64
 """Image size, pixels, below which the stem of a ResNet, which turns 4 × 4 pixels into one, leaves too few."""
-_FIXED_SIZES = {"maxvit": 224, "vit": 224}
-"""By start of torchvision's name, as below: windows and position embeddings fix these sizes."""
+_FIXED_SIZES = {"maxvit": 224}
+"""By start of torchvision's name, as below: windows fix these sizes."""
+_VIT_SIZE = 224
 _SMALLEST_SIZES = {
     "alexnet": 63,
     "convnext": 32,
@@ -41,12 +43,13 @@ def find(name: str) -> Architecture | None:
     """Return the architecture of a classifier, None if torchvision has none of this name."""
     if name not in names():
         return None
-    sizes = _sizes(name)
-    if name.startswith(_RESNETS):
-        make = partial(_resnet, name)
-        return Architecture(make, channels=3, sizes=sizes, adapt=_use_small_stem, blocks=_resnet_blocks)
     blocks = next((find for start, find in _BLOCKS.items() if name.startswith(start)), sequential)
-    return Architecture(partial(_plain, name), channels=3, sizes=sizes, blocks=blocks)
+    found = Architecture(
+        partial(_plain, name), channels=3, sizes=_sizes(name), blocks=blocks, published=partial(published, name)
+    )
+    if name.startswith(_RESNETS):
+        return replace(found, make=partial(_resnet, name), adapt=_use_small_stem, blocks=_resnet_blocks)
+    return replace(found, usual_size=_VIT_SIZE) if name.startswith("vit") else found
 
 
 def _resnet_blocks(model: Any) -> list[Block]:
@@ -93,6 +96,8 @@ def _torchvision() -> Any:
 
 
 def _sizes(name: str) -> range:
+    if name.startswith("vit"):
+        return range(vit_patch(name), sys.maxsize, vit_patch(name))
     for start, size in _FIXED_SIZES.items():
         if name.startswith(start):
             return range(size, size + 1)
@@ -102,7 +107,9 @@ def _sizes(name: str) -> range:
 
 def _plain(name: str, classes: int, channels: int, image_size: int) -> nn.Module:
     # These two warn unless told whether to initialize their weights as in their papers.
-    arguments = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    arguments: dict[str, Any] = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    if name.startswith("vit"):
+        arguments["image_size"] = image_size
     module: nn.Module = _torchvision().get_model(name, weights=None, num_classes=classes, **arguments)
     return module
 

@@ -1,6 +1,7 @@
 """Builds one run from its config."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,24 +9,25 @@ from typing import Any
 
 from torch import nn
 
-from accel_train.checkpoints.run_folder import DESCRIPTION, WEIGHTS, read_description
 from accel_train.config.fields import Cache
-from accel_train.config.options import FROM_RUN, ResolvedConfig, TrainConfig
+from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
 from accel_train.config.strategies import STRATEGY_OPTIONS
 from accel_train.data.cache import cached
-from accel_train.data.contents import Contents, contents_of
-from accel_train.data.open import data_notes, is_path, open_data
+from accel_train.data.contents import Contents
+from accel_train.data.open import data_notes, is_path
 from accel_train.data.sources.base import DataSet
 from accel_train.distributed.accelerator import Processes, start
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.distributed.watchdog import Watchdog
 from accel_train.errors import UserError
-from accel_train.models.build import BuiltModel, build_model
-from accel_train.models.pretrained import load_initial
-from accel_train.rng import make_key, seed_libraries
+from accel_train.models.build import BuiltModel
+from accel_train.run.bad_images import check_images
+from accel_train.run.fine_tuning import fine_tuning
 from accel_train.run.identity import identity_of, refuse_other_identities
+from accel_train.run.images import refuse_augmentation
+from accel_train.run.initial_model import find_start, initial_model
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import (
     ResumePoint,
@@ -35,11 +37,9 @@ from accel_train.run.resume_point import (
     find_resume_point,
     same_run,
 )
-from accel_train.run.same_data import has_same_data, refuse_changed, refuse_other_ranks
-from accel_train.run.weights import initial_weights
-from accel_train.training.activation_checkpointing import checkpoint_blocks
+from accel_train.run.same_data import has_same_data, refuse_changed
+from accel_train.run.training_data import open_training_data, place_of_data
 from accel_train.training.loop import Training
-from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 from accel_train.training.profiler import check_length
 from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
 
@@ -57,6 +57,8 @@ class Run:
     data: DataSet
     contents: Contents
     """What the data contain."""
+    left_out: Mapping[str, str]
+    """Reasons by name of the pictures that cannot be read and are left out."""
     cache: Cache
     """Where the images are held."""
     built: BuiltModel
@@ -89,31 +91,31 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     """
     asked, given = fill_from_run(asked, origins)
     set_torch_options(asked.threads, asked.exact)  # first: threads decide the last bits of the data's mean
-    data = _open_data(asked, given)
-    contents = contents_of(data)
+    data = open_training_data(asked, given)
+    start_from = find_start(asked, data)
     processes = _start(asked)
-    refuse_other_ranks(processes, contents, train=data.train, val=data.val)
     if asked.exact:
         refuse_other_identities(processes, identity_of(processes.device))
-    config, origins, point = _resolve(asked, given, data, contents, processes, find)
+    checked = check_images(data, asked, processes)
+    data, contents = checked.data, checked.contents
+    config, origins, point = _resolve(asked, given, data, contents, processes, find, start_from.crop)
+    refuse_augmentation(config, data)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
-    built, weights_notices = _build_model(config, data, None if point.stored else config.init_from)
-    plan, plan_notices = plan_updates(config, data, built, processes, resumed=point.stored is not None)
-    if config.profile:
-        check_length(plan.total_updates)
+    data, built, weights_notices = initial_model(config, data, start_from, point.description)
     watchdog = Watchdog(processes.rank, processes.count, config.timeout)
-    training = prepare(config, plan, data, built, processes, watchdog)
+    plan, training, notices = _training(config, data, built, processes, watchdog, resumed=point.stored is not None)
     return Run(
         config=config,
         origins=origins,
         given=given,
         data=data,
         contents=contents,
+        left_out=checked.left_out,
         cache=cache,
         built=built,
         resume_point=point,
-        notices=(*data.notes, *data_notices, *weights_notices, *plan_notices, *processes.strategy.notices()),
+        notices=(*data.notes, *data_notices, *weights_notices, *notices),
         processes=processes,
         plan=plan,
         training=training,
@@ -121,19 +123,16 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     )
 
 
-def _open_data(asked: TrainConfig, given: dict[str, str]) -> DataSet:
-    """Open the data set; an error about a name that the user has not given says whose it is."""
-    try:
-        return open_data(
-            asked.data, directory=asked.data_dir, val_fraction=asked.val_fraction, seed=asked.seed, limit=asked.limit
-        )
-    except UserError as error:
-        if given.get("data") != FROM_RUN:
-            raise
-        raise UserError(
-            f"the data of --resume {asked.resume} cannot be opened: {error.message}",
-            "if they are elsewhere now, add --data with their place",
-        ) from None
+def _training(
+    config: ResolvedConfig, data: DataSet, built: BuiltModel, processes: Processes, watchdog: Watchdog, *, resumed: bool
+) -> tuple[Plan, Training, tuple[str, ...]]:
+    """Collective: plan the updates and prepare the loop; return notices too."""
+    plan, plan_notices = plan_updates(config, data, built, processes, resumed=resumed)
+    if config.profile:
+        check_length(plan.total_updates)
+    tuning = fine_tuning(config, built, len(data.train.classes))
+    training = prepare(config, plan, data, built, processes, watchdog, tuning)
+    return plan, training, (*tuning.notices, *plan_notices, *processes.strategy.notices())
 
 
 def _start(asked: TrainConfig) -> Processes:
@@ -157,6 +156,8 @@ def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
         raise UserError(f"--exact does not work with {strategy.name} yet", "start it with DDP")
     if asked.compile and not strategy.compile_supported:
         raise UserError(f"--compile does not work with {strategy.name} yet", "leave it out")
+    if asked.unfreeze_at and not strategy.unfreezing_supported:
+        raise UserError(f"--unfreeze-at does not work with {strategy.name} yet", "start it with DDP or FSDP2")
     if asked.auto_micro_batch and not strategy.batch_size_search_supported:
         raise UserError(f"--auto-micro-batch does not work with {strategy.name} yet", "give --batch-size")
 
@@ -168,6 +169,7 @@ def _resolve(
     contents: Contents,
     processes: Processes,
     find: FindResumePoint = find_resume_point,
+    crop_of_weights: float | None = None,
 ) -> tuple[ResolvedConfig, dict[str, str], ResumePoint]:
     """Collective: fill in all defaults and find the resume point; a resumed run keeps the values it had.
 
@@ -176,22 +178,22 @@ def _resolve(
     """
 
     def resolved(config: TrainConfig) -> tuple[ResolvedConfig, dict[str, str]]:
-        return resolve(config, origins, data.kind, len(data.train), processes.precision)
+        return resolve(config, origins, data.kind, len(data.train), processes.precision, crop_of_weights)
 
     def as_stored(stored: dict[str, Any]) -> ResolvedConfig:
         """Resolve for the epochs of the stored run: an extended run keeps the defaults that follow from them."""
-        kept = ["epochs", *["warmup_epochs"] * (asked.warmup_epochs is None)]
+        kept = ["epochs", *(name for name in ("warmup_epochs", "eval_crop") if getattr(asked, name) is None)]
         return resolved(asked.model_copy(update={name: stored[name] for name in kept}))[0]
 
     def is_this_run(point: ResumePoint) -> bool:
         assert point.stored
         shorter = asked.epochs is not None and asked.epochs < point.stored["epochs"]
-        here = is_path(asked.data) and Path(asked.data).absolute() == Path(point.stored["data"]).absolute()
+        here = is_path(asked.data) and place_of_data(asked.model_dump()) == place_of_data(point.stored)
         compare_data = not here and not has_same_data(point, contents)
         return not (shorter or differences(as_stored(point.stored), point.stored, compare_data=compare_data))
 
     new, new_origins = resolved(asked)
-    name = f"{Path(asked.data).absolute().name}_{new.model}".replace(":", "_").replace(",", "_")
+    name = re.sub("[:,/]", "_", f"{Path(asked.data).absolute().name}_{new.model}")
     point = processes.on_main(lambda: find(asked.output, asked.resume, name, is_this_run))
     if point.stored is None or point.source is None:
         return new, new_origins, point
@@ -200,45 +202,3 @@ def _resolve(
     config = same_run(as_stored(stored), epochs, stored, source, given=origins, compare_data=compare_data)
     refuse_changed(point, contents, train=data.train, val=data.val)
     return config, origins, point
-
-
-def _build_model(config: ResolvedConfig, data: DataSet, initial: Path | None) -> tuple[BuiltModel, tuple[str, ...]]:
-    """Build the model on the CPU, from the seed or from given weights; return notices too."""
-    channels, height, width = data.train.shape
-    classes = tuple(data.train.classes)
-
-    def build(outputs: int) -> BuiltModel:
-        return build_model(
-            config.model,
-            classes=outputs,
-            channels=channels,
-            data_size=max(height, width),
-            image_size=config.image_size,
-        )
-
-    seed_libraries(make_key(config.seed, "weights"))
-    try:
-        built = build(len(classes))
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise UserError(f"--model {config.model} does not fit into memory: {error}", SMALLER_MODEL) from None
-    if config.activation_checkpointing:
-        checkpoint_blocks(built.module, config.model)
-    if initial is None:
-        return built, ()
-    file, notes = initial_weights(initial)
-    fresh = frozenset[str]()
-    if _trained_on_other_classes(file.parent, classes):  # the head is what changes with the number of classes
-        larger = build(len(classes) + 1).module.state_dict()
-        fresh = frozenset(name for name, t in built.module.state_dict().items() if t.shape != larger[name].shape)
-    of_run = file.name in WEIGHTS.values() and (file.parent / DESCRIPTION).exists()
-    return built, (*notes, *load_initial(built.module, file, fresh, needs_checksum=of_run))
-
-
-def _trained_on_other_classes(run: Path, classes: tuple[str, ...]) -> bool:
-    """Return whether the folder of the weights describes a run with as many classes of other names or order."""
-    if not (run / DESCRIPTION).is_file():
-        return False
-    trained = read_description(run).classes
-    return trained != classes and len(trained) == len(classes)

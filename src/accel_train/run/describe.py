@@ -7,7 +7,6 @@ import torch
 
 from accel_train.checkpoints import run_folder
 from accel_train.checkpoints.run_folder import Description
-from accel_train.config.defaults import DATA_DEFAULTS
 from accel_train.config.lr_schedule import SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import PLACEMENT, changed_fields
@@ -49,12 +48,14 @@ def describe_model(run: Run) -> Description:
     """Return what must be known of the model to use its weights."""
     channels, height, width = run.data.train.shape
     return Description(
-        model=run.config.model,
+        model=run.built.name,
         classes=run.contents.classes,
         channels=run.built.channels,
         data_channels=channels,
         data_size=max(height, width),
         image_size=run.built.image_size,
+        adapted_to=run.built.adapted_to,
+        interpolation=run.data.interpolation,
         mean=run.data.mean,
         std=run.data.std,
         matches=run.built.notes,
@@ -70,7 +71,7 @@ def _config_values(run: Run) -> tuple[dict[str, Any], dict[str, str]]:
         size = f"{plan.batch_size} × processes {plan.processes} × accumulate {plan.accumulate}"
     found: dict[str, tuple[Any, str]] = {
         "global_batch_size": (plan.global_batch, f"batch size {size}"),
-        "image_size": (run.built.image_size, "as data and model have it"),
+        "image_size": (run.built.image_size, "as data, model and weights have it"),
         "processes": (plan.processes, launcher_name()),
         "accumulate": (plan.accumulate, "global batch size / (batch size × processes)"),
     }
@@ -159,5 +160,5 @@ def _data(run: Run) -> DataRecord:
         contents=run.contents.as_record(),
         cache=_CACHE[run.cache] if in_memory(data.train) else "",
         ignored_files=data.ignored_files,
-        augment=f"{config.augment}: {DATA_DEFAULTS[data.kind].augmentation(config.augment)}",
+        augment=f"{config.augment}: {config.augmentation}",
     )

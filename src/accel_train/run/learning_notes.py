@@ -3,10 +3,9 @@
 import math
 from functools import partial
 
-from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import ResolvedConfig
 from accel_train.config.plan import Plan
-from accel_train.data.contents import Contents
+from accel_train.data.contents import Contents, SplitContents
 from accel_train.data.sources.synthetic import is_synthetic
 from accel_train.events import EpochEnd
 from accel_train.loggers.text import accuracy, quantity
@@ -96,7 +95,7 @@ def far_above_limit(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
 
 def high_rate(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
     """Return a note for the start of a run whose learning rate is above the limit of the defaults."""
-    highest, limit = plan.learning_rate.highest, OPTIMIZERS[config.optimizer].rate(config.model).max_lr
+    highest, limit = plan.learning_rate.highest, config.usual_rate.max_lr
     if highest <= limit:
         return ()
     figure = f"the peak learning rate of {highest:.4g} is above {limit:g}"
@@ -107,17 +106,31 @@ def high_rate(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
 def at_chance(
     config: ResolvedConfig, plan: Plan, contents: Contents, before: EpochEnd | None, epoch: EpochEnd
 ) -> str | None:
-    """Return a note for a validation accuracy that always answering the largest class would reach too."""
+    """Return a note for a validation accuracy that always answering the largest class would reach too.
+
+    A model of balanced classes may be below that and yet be better than chance: its balanced accuracy is then.
+    """
     val = contents.splits["val"]
     share = max(val.counts) / val.images if val.counts else 1 / len(contents.classes)
     found = max(epoch.val_accuracy, epoch.selection_accuracy)
     margin = chance_margin(share, val.images if config.limit is None else min(config.limit, val.images))
-    if not _is_time(plan, epoch) or margin is None or found > share + margin:
+    if not _is_time(plan, epoch) or margin is None or found > share + margin or _is_balanced(epoch, val):
         return None
     after = quantity(epoch.epoch, "epoch")
     chance = f"the largest of {len(contents.classes):,} classes has {accuracy(share)}"
     figure = f"validation accuracy {accuracy(found)} after {after} is chance ({chance})"
     return f"{figure}: try {against_chance(config, plan)}"
+
+
+def _is_balanced(epoch: EpochEnd, val: SplitContents) -> bool:
+    """Return whether balanced accuracy is better than chance: than one of K classes, by more than its own error."""
+    found = [each for each in (epoch.val_balanced_accuracy, epoch.ema_val_balanced_accuracy) if each is not None]
+    counts = [count for count in val.counts or () if count]
+    if not found or not counts:
+        return False
+    share = 1 / len(counts)
+    error = math.sqrt(share * (1 - share) * sum(1 / count for count in counts)) * share
+    return max(found) > share + _STANDARD_ERRORS * error
 
 
 def chance_margin(share: float, images: int) -> float | None:

@@ -1,28 +1,108 @@
-"""Finds out what a run would do with its folder and resume from, and writes nothing."""
+"""The images of a run's first updates as its model is given them, without training."""
 
-from accel_train.checkpoints import run_folder
-from accel_train.run.build import Run
-from accel_train.run.restore import FoundState, find_state
-from accel_train.system.folder_lock import FolderLock
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from accel_train.config.options import PreviewConfig, TrainConfig
+from accel_train.config.strategies import STRATEGY_OPTIONS
+from accel_train.run.build import Run, build_run
+from accel_train.run.contact_sheet import Captioned
+from accel_train.run.images import view_of
+from accel_train.run.resume_point import ResumePoint, fill_from_run
+from accel_train.training.micro_batches import MicroBatch
+from accel_train.training.timing import Timing
+
+_MOST_IMAGES = 64
+"""Shown if no number is given."""
 
 
-def preview(run: Run) -> tuple[str, list[str]]:
-    """Collective: return where the run would start, and its notices.
+@dataclass(frozen=True)
+class Preview:
+    """What to show of a run."""
+
+    run: Run
+    images: Sequence[Captioned]
+    updates: int
+    """That the images are of, the last perhaps in part."""
+
+
+def run_of(asked: PreviewConfig, origins: dict[str, str]) -> tuple[TrainConfig, dict[str, str]]:
+    """Return the config of the run to show, with the values of the run that --resume names, and their origins."""
+    values = {name: getattr(asked, name) for name in TrainConfig.model_fields} | {"output": None}
+    named = TrainConfig.model_fields.keys() - {"output"}
+    own_origins = {name: origin for name, origin in origins.items() if name in named}
+    return fill_from_run(TrainConfig.model_construct(**values), own_origins)
+
+
+def preview(asked: TrainConfig, origins: dict[str, str], images: int | None) -> Preview:
+    """Build the run that a config describes on this process, whatever it asks for, and return its first images.
+
+    The micro-batches of all processes are read one after another; they are the same on any number of processes.
 
     Raises:
-        UserError: the checkpoint to resume from cannot be used, or another run holds the folder.
+        UserError: the run could not start.
     """
-    run.processes.on_main(FolderLock(run.resume_point.folder).check)
-    found = find_state(run)
-    return _start(run, found), [*run.notices, *found.notices]
+    run = build_run(_on_one_process(asked), origins, find=_nowhere)
+    count = images or min(_MOST_IMAGES, run.plan.global_batch)
+    shown = list(islice(_captioned(run), count))
+    return Preview(run, shown, -(-len(shown) // run.plan.global_batch))
 
 
-def _start(run: Run, found: FoundState) -> str:
-    folder, epochs = run.resume_point.folder, run.plan.epochs
-    if found.state:
-        position = found.state.position
-        epoch = min(position.epochs + 1, epochs)
-        return f"would resume at epoch {epoch:,} of {epochs:,}, update {position.update:,}, from {found.checkpoint}"
-    if run_folder.contains_run(folder):
-        return f"would start again: the run in {folder} has no checkpoint"
-    return f"would start a new run in {'the empty' if folder.exists() else 'the new'} folder {folder}"
+def _on_one_process(asked: TrainConfig) -> TrainConfig:
+    """Return the config of the same updates on one process: it accumulates what others would compute."""
+    replicas = (asked.processes or 1) // (asked.pipeline_stages or 1)
+    accumulate = None if asked.global_batch_size else (asked.accumulate or 1) * replicas
+    changes: dict[str, Any] = {
+        **dict.fromkeys(STRATEGY_OPTIONS),
+        **{"strategy": "auto", "processes": None, "accumulate": accumulate, "resume": "never"},
+        **{"compile": False, "profile": False, "watch_every": 0},
+    }
+    return asked.model_copy(update=changes)
+
+
+def _nowhere(output: Path | None, resume: str, name: str, same: Any) -> ResumePoint:
+    """Return the resume point of a new run, which writes nothing."""
+    return ResumePoint(Path(name))
+
+
+def _captioned(run: Run) -> Iterator[Captioned]:
+    """Yield images from the first update on, each with its label, or both labels if it is mixed."""
+    classes = run.contents.classes
+    for batch in run.training.batches.micro_batches(0, Timing()):
+        pixels_BHWC = _pixels(run, batch.images_BCHW)
+        for pixels_HWC, *labels in zip(pixels_BHWC, *_labels(batch), strict=True):
+            shares = (1 - batch.targets.others_share, batch.targets.others_share)
+            names = [classes[label] for label in labels]
+            if len(names) == 1:
+                yield Captioned(pixels_HWC, (names[0],))
+            else:
+                mixed = zip(shares, names, strict=True)
+                yield Captioned(pixels_HWC, tuple(f"{100 * share:.0f} % {name}" for share, name in mixed))
+
+
+def _labels(batch: MicroBatch) -> list[list[int]]:
+    found = [batch.targets.labels_B, batch.targets.others_B]
+    return [labels_B.tolist() for labels_B in found if labels_B is not None]
+
+
+def _pixels(run: Run, images_BCHW: Tensor) -> NDArray[np.uint8]:
+    """Return the model's input as it was before it was normalised; floats of a user's between black and white."""
+    images_BCHW = images_BCHW.float().cpu()
+    if run.data.train.read([0], None, view_of(run.config, 1))[0].is_floating_point():
+        low, high = images_BCHW.aminmax()
+        images_BCHW = (images_BCHW - low) / (high - low).clamp(min=1e-12)
+    else:
+        mean_C11, std_C11 = (torch.tensor(values).view(-1, 1, 1) for values in (run.data.mean, run.data.std))
+        images_BCHW = images_BCHW * std_C11 + mean_C11
+    channels = (0, 1, 2) if images_BCHW.shape[1] >= 3 else (0, 0, 0)
+    pixels_BCHW = (images_BCHW[:, list(channels)] * 255).round().clamp(0, 255).byte()
+    pixels: NDArray[np.uint8] = pixels_BCHW.permute(0, 2, 3, 1).numpy()
+    return pixels

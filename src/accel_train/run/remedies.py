@@ -19,13 +19,14 @@ _MIN_BATCH_SIZE = 16  # for BatchNorm
 _TOO_LOW = 1 / 10  # of the usual peak
 _LESS_AFTER_DIVERGENCE = 1 / 4  # of the learning rate that was too high
 _MOST_FOR_CLIPPING = 10  # times the limit of the learning rate: above it, a run with clipped gradients learns nothing
+_MORE_AUGMENTATION = {"none": "standard", "light": "standard", "standard": "strong"}
 _MORE_WEIGHT_DECAY = 4
 
 
 def after_divergence(config: ResolvedConfig, plan: Plan, updates: int) -> str:
     """Return a hint for a loss or weight that was not finite; `updates` is the number of updates that led to it."""
     if updates == 0:
-        weights = f" or the weights of --init-from {config.init_from}" if config.init_from else ""
+        weights = f" or the weights of --weights {config.weights}" if config.starts_from_weights else ""
         return (
             "no update was made before, so the learning rate is not the cause: "
             f"look for NaN in the images{weights}, and for overflow in --model {config.model}"
@@ -96,7 +97,7 @@ def against_memorizing(config: ResolvedConfig) -> str:
     usual = OPTIMIZERS[config.optimizer].weight_decay
     decay = _MORE_WEIGHT_DECAY * config.weight_decay or usual
     options = {
-        "--augment standard": config.augment != "standard",
+        f"--augment {_MORE_AUGMENTATION.get(config.augment)}": config.augment in _MORE_AUGMENTATION,
         f"--weight-decay {decay:g} (now {config.weight_decay:g})": decay <= _MORE_WEIGHT_DECAY * usual,
         "--label-smoothing 0.1": config.label_smoothing == 0,
     }
@@ -130,7 +131,7 @@ def _higher(config: ResolvedConfig, plan: Plan) -> str:
     if config.lr_scaling == "none":
         return f"--lr {round_down(_usual_peak(config, plan)):g}"
     optimizer = OPTIMIZERS[config.optimizer]
-    rate = optimizer.rate(config.model)
+    rate = config.usual_rate
     options = {
         f"--lr {rate.lr:g}": config.lr != rate.lr,
         f"--lr-scaling {optimizer.scaling}": config.lr_scaling != optimizer.scaling,
@@ -141,11 +142,11 @@ def _higher(config: ResolvedConfig, plan: Plan) -> str:
 
 
 def _limit(config: ResolvedConfig) -> float:
-    return OPTIMIZERS[config.optimizer].rate(config.model).max_lr
+    return config.usual_rate.max_lr
 
 
 def _usual_peak(config: ResolvedConfig, plan: Plan) -> float:
-    return OPTIMIZERS[config.optimizer].usual_peak(config.model, plan.global_batch)
+    return OPTIMIZERS[config.optimizer].usual_peak(config.usual_rate, plan.global_batch)
 
 
 def _batches(plan: Plan) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from accel_train.config.plan import Plan
 from accel_train.data.contents import files_of
 from accel_train.errors import UserError, shown
 from accel_train.loggers.text import learning_rate, quantity
+from accel_train.run.bad_images import write_bad_images
 from accel_train.run.build import Run
 from accel_train.run.describe import config_text, describe_model
 from accel_train.run.identity import identity_changes, identity_text
@@ -43,6 +44,7 @@ def take_folder(run: Run) -> None:
     if point.source != point.folder or _is_changed(run):
         files = files_of(train=run.data.train, val=run.data.val)
         run_folder.write(point.folder, config_text(run), describe_model(run), files)
+        write_bad_images(point.folder, run.left_out)
 
 
 def _is_changed(run: Run) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_train.checkpoints import run_folder, store
-from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, read_description
+from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, Description, read_description
 from accel_train.config.fields import Config, Placement, marked
 from accel_train.config.import_string import CODE, trusted
 from accel_train.config.load import read_config
@@ -17,10 +17,11 @@ from accel_train.data.contents import Contents
 from accel_train.errors import UserError
 from accel_train.loggers.text import option_value
 
-_UNNAMED = ("auto", "never")
+UNNAMED = ("auto", "never")
 """Values of --resume that name no run."""
-_DATA = "data"
-_PLACES_OF_DATA = {_DATA, "data_dir"}
+_DATA = frozenset({"data", "labels"})
+"""Fields that name the data; those of another name may be the same."""
+_PLACES_OF_DATA = _DATA | {"data_dir"}
 _FOUND_LATER = ("global_batch_size", "image_size")
 """Fields that the data or the model decide if the user has not."""
 
@@ -36,8 +37,13 @@ class ResumePoint:
     """The checkpoint asked for by name; None for the newest valid one of `source`."""
     stored: dict[str, Any] | None = None
     """The config of `source`."""
-    contents: Contents | None = None
-    """What the data of `source` contained."""
+    description: Description | None = None
+    """The model and the data of `source`."""
+
+    @property
+    def contents(self) -> Contents | None:
+        """What the data of `source` contained."""
+        return self.description.contents if self.description else None
 
 
 def fill_from_run(asked: TrainConfig, origins: dict[str, str]) -> tuple[TrainConfig, dict[str, str]]:
@@ -48,13 +54,13 @@ def fill_from_run(asked: TrainConfig, origins: dict[str, str]) -> tuple[TrainCon
     Raises:
         UserError: there is no such run, it names code, or a value that decides its result is given and another.
     """
-    if asked.resume in _UNNAMED:
+    if asked.resume in UNNAMED:
         return asked, origins
     source, _ = _named_source(Path(asked.resume))
     stored = read_config(source / CONFIG, ResolvedConfig)
     given = {name for name in origins if getattr(asked, name) is not None}
     was, now = stored.model_dump(mode="json"), asked.model_dump(mode="json")
-    compared = given - FREE_ON_RESUME - {_DATA, *_found_by_search(stored)}  # data of another name may be the same
+    compared = given - FREE_ON_RESUME - _DATA - _found_by_search(stored)
     if different := [(name, was[name], now[name]) for name in sorted(compared) if was[name] != now[name]]:
         raise _other_run(source, different, given, way_on="leave out --resume to start a new one")
     for name in CODE:
@@ -72,7 +78,7 @@ def find_resume_point(output: Path | None, resume: str, name: str, same: Callabl
     Raises:
         UserError: there is nothing to resume from, or the folder cannot be used.
     """
-    if resume not in _UNNAMED:
+    if resume not in UNNAMED:
         return _named(Path(resume), output)
     if output is None:
         folders, free = run_folder.numbered(name)
@@ -112,7 +118,7 @@ def same_run(
             f"--epochs {epochs} is fewer than the {stored['epochs']} of the run in {folder}",
             "a run can be extended, not shortened; give another --output",
         )
-    names = FREE_ON_RESUME if compare_data else FREE_ON_RESUME | {_DATA}
+    names = FREE_ON_RESUME if compare_data else FREE_ON_RESUME | _DATA
     free = {name: value for name, value in config.model_dump().items() if name in names}
     return ResolvedConfig(**{**stored, **free, "epochs": epochs or stored["epochs"], "accumulate": None})
 
@@ -124,7 +130,7 @@ def differences(
     now = config.model_dump(mode="json")
     skipped = {name for name in _FOUND_LATER if now[name] is None} | _found_by_search(config)
     if not compare_data:
-        skipped.add(_DATA)
+        skipped |= _DATA
     compared = now.keys() - FREE_ON_RESUME - skipped
     return [(name, stored.get(name), now[name]) for name in sorted(compared) if stored.get(name) != now[name]]
 
@@ -135,7 +141,7 @@ def decisive_values(config: ResolvedConfig) -> dict[str, Any]:
     Left out are those of the data, whose content a checkpoint holds, and those that a resumed run has found out.
     """
     found_later = {*_FOUND_LATER, *_found_by_search(config)}
-    return config.model_dump(mode="json", exclude={_DATA, *found_later, *FREE_ON_RESUME})
+    return config.model_dump(mode="json", exclude={*_DATA, *found_later, *FREE_ON_RESUME})
 
 
 def decisive_options(config: Config) -> dict[str, str]:
@@ -208,4 +214,4 @@ def _named_source(path: Path) -> tuple[Path, Path | None]:
 
 def _resuming(folder: Path, source: Path, checkpoint: Path | None) -> ResumePoint:
     stored = read_config(source / CONFIG, ResolvedConfig).model_dump(mode="json")
-    return ResumePoint(folder, source, checkpoint, stored, read_description(source).contents)
+    return ResumePoint(folder, source, checkpoint, stored, read_description(source))

@@ -1,6 +1,7 @@
 """Checks that all processes see the same data, and that a resumed run sees those it was trained on."""
 
-from accel_train.checkpoints.run_folder import WEIGHTS, read_files
+from accel_train.checkpoints.data_files import read_files
+from accel_train.checkpoints.run_folder import WEIGHTS
 from accel_train.data.contents import Contents, changes, files_of, first_difference
 from accel_train.data.sources.base import Source
 from accel_train.distributed import process_group
@@ -45,7 +46,7 @@ def refuse_changed(point: ResumePoint, contents: Contents, **sources: Source) ->
         return
     changed = changes(point.contents, contents, read_files(point.source), files_of(**sources))
     weights = next((file for name in WEIGHTS.values() if (file := point.source / name).is_file()), None)
-    way_on = f"train on them from its weights with --init-from {quoted(weights)} --output NEW" if weights else ""
+    way_on = f"train on them from its weights with --weights {quoted(weights)} --output NEW" if weights else ""
     raise UserError(
         f"the data are not those of the run in {point.source}: {changed}",
         f"bring them back, or {way_on or 'start another run with --output NEW'}",

@@ -2,13 +2,21 @@
 
 import os
 import shlex
+from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from accel_train.checkpoints.run_folder import METRICS, WEIGHTS
+from accel_train.checkpoints.run_folder import CONFIG, METRICS, WEIGHTS, Description, contains_run, read_description
+from accel_train.config.load import read_config
+from accel_train.config.options import ResolvedConfig
+from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError
 from accel_train.events import RunEnded
 from accel_train.loggers.text import quoted
+from accel_train.models.base import Weights
+from accel_train.models.build import published_weights
+from accel_train.models.pretrained import weights_in
 from accel_train.system.records import parse_json
 from accel_train.system.regular_files import open_regular
 
@@ -37,23 +45,63 @@ def weights_to_evaluate(folder: Path, asked: str | None) -> tuple[str, tuple[str
     return "best", (f"{folder} has not finished: its best weights so far are evaluated",)
 
 
-def initial_weights(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return the file of a run's last weights, given its folder or that file, and a note if the run has gone on since.
+def initial_weights(model: str, asked: str) -> tuple[Weights, tuple[str, ...]]:
+    """Return the weights that --weights names, for a model, and a note if they are those of a run that has gone on.
+
+    Names of the model's library come first, then a run folder or a file. What is published is downloaded if needed.
 
     Raises:
-        UserError: there is none, or the run has not finished.
+        UserError: there are none, they cannot be downloaded, or the run has not finished.
     """
-    if not path.exists():
-        raise UserError(
-            f"--init-from {quoted(path)}: there is no such file or folder", "give a run folder or file of weights"
-        )
+    names = {} if os.sep in asked else published_weights(model)
+    if asked in names:
+        return names[asked](), ()
+    if not (path := Path(asked)).exists():
+        raise _unknown(model, asked, names)
+    file, notes = _file_of(path)
+    if description := _description_beside(file):
+        of_run = file.name in WEIGHTS.values()
+        preprocessing = replace(description.preprocessing, crop=_crop_of(file.parent))
+        return weights_in(file, preprocessing, description.classes, needs_checksum=of_run), notes
+    return weights_in(file), notes
+
+
+def _unknown(model: str, asked: str, names: Collection[str]) -> UserError:
+    message = f"--weights {quoted(asked)}: there is no such file or folder"
+    if os.sep in asked:
+        return UserError(message, "give a run folder or a file of weights")
+    if not names:
+        hint = "give a run folder or a file of weights, or a --model of torchvision or timm"
+        return UserError(f"{message}, and {model} has no published weights", hint)
+    hint = f"choose {', '.join([*names, 'none'])}, or give a run folder or a file"
+    meant = did_you_mean(suggestions(asked, names), hint)
+    return UserError(f"{message}, and {model} has no published weights of that name", meant)
+
+
+def _description_beside(file: Path) -> Description | None:
+    """Return the description of a run's model next to its weights; a config.json of another program does not count."""
+    if contains_run(file.parent):
+        return read_description(file.parent)
+    with suppress(UserError):
+        return read_description(file.parent)
+    return None
+
+
+def _file_of(path: Path) -> tuple[Path, tuple[str, ...]]:
     if not path.is_dir():
         return path, ()
     last, best = path / WEIGHTS["last"], path / WEIGHTS["best"]
     if best.exists() and not last.exists():
-        hint = f"start from its best weights so far: --init-from {quoted(best)}"
-        raise UserError(f"--init-from {quoted(path)} has not finished, and has no {last.name}", hint)
+        hint = f"start from its best weights so far: --weights {quoted(best)}"
+        raise UserError(f"--weights {quoted(path)} has not finished, and has no {last.name}", hint)
     return last, _older_notes(path)
+
+
+def _crop_of(run: Path) -> float | None:
+    """Return the central crop of a run's evaluation; None if that is not known."""
+    with suppress(UserError):
+        return read_config(run / CONFIG, ResolvedConfig).eval_crop
+    return None
 
 
 def _older_notes(folder: Path) -> tuple[str, ...]:

@@ -49,8 +49,9 @@ class BatchNormBuffers:
         if not self._flat.numel():
             self._changes.append(self._flat)
             return
-        same = self._flat == self._at_start  # may be infinite, as attention masks are: inf - inf is NaN
-        self._changes.append(torch.where(same, 0.0, self._flat - self._at_start))
+        # What is the same may be infinite, as attention masks are: inf - inf is NaN. And -0.0 + 0.0 would be 0.0.
+        same = self._flat == self._at_start
+        self._changes.append(torch.where(same, -0.0, self._flat - self._at_start))
 
     def take_change(self) -> Tensor:
         """Return the change of the first micro-batch that was not taken yet."""

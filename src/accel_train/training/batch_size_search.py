@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
-from accel_train.training.loss import training_loss
+from accel_train.training.loss import Loss, Targets
 from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 
 _TOO_FEW = "Expected more than 1 value per channel"
@@ -55,7 +55,7 @@ def try_update(module: nn.Module, images_BCHW: Tensor, classes: int, *, copies: 
     with _same_generators(images_BCHW.device):
         try:
             kept = [torch.empty_like(p) for p in module.parameters() for _ in range(copies)]
-            loss, _ = training_loss(module(images_BCHW), labels_B, label_smoothing=0.0)
+            loss, _ = Loss()(module(images_BCHW), Targets(labels_B))
             loss.backward()  # type: ignore[no-untyped-call]
             del kept
         finally:

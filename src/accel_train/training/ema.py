@@ -1,6 +1,6 @@
 """Exponential moving average (EMA) of a model's weights and buffers."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -15,13 +15,19 @@ class Ema:
     Non-finite buffers are constants, such as attention masks, and ignored: inf - inf is NaN.
     """
 
-    def __init__(self, model: nn.Module, decay: float, strategy: Strategy) -> None:
-        """Start from the current weights; an update keeps the fraction `decay` of the average."""
+    def __init__(
+        self, model: nn.Module, decay: float, strategy: Strategy, constant: Collection[str] = frozenset()
+    ) -> None:
+        """Start from the current weights; an update keeps the fraction `decay` of the average.
+
+        `constant` are the names of parameters and buffers that training does not change.
+        """
         self._model = model
         self._decay = decay
         self._strategy = strategy
         live = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
         live |= {name: b for name, b in model.named_buffers() if b.is_floating_point() and bool(b.isfinite().all())}
+        live = {name: tensor for name, tensor in live.items() if name not in constant}
         self._tensors = {name: tensor.clone() for name, tensor in live.items()}
         # Local parts share memory with the tensors, and one list may hold them beside replicated tensors.
         self._live = [strategy.local(tensor) for tensor in live.values()]

@@ -25,11 +25,12 @@ def evaluate(
     model: nn.Module,
     loader: Any,
     transform: Transform,
+    classes: int,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Means | None:
     """Collective: return means over all images of a loader; None if `interrupted` returned True, on all processes."""
     model.eval()
-    sums = Sums(accelerator.device)
+    sums = Sums(accelerator.device, classes)
     with torch.no_grad():
         for batch in batches(loader):
             if interrupted():
@@ -50,6 +51,7 @@ class Validation:
     model: nn.Module
     loader: Any
     transform: Transform
+    classes: int
     ema: Ema | None
 
     def __call__(self, interrupted: Callable[[], bool]) -> tuple[Means, Means | None] | None:
@@ -57,7 +59,7 @@ class Validation:
         found = []
         for weights in (nullcontext(), self.ema.in_place_of_weights()) if self.ema else (nullcontext(),):
             with weights:
-                one = evaluate(self.accelerator, self.model, self.loader, self.transform, interrupted)
+                one = evaluate(self.accelerator, self.model, self.loader, self.transform, self.classes, interrupted)
             if one is None:
                 return None
             found.append(one)

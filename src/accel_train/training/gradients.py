@@ -70,7 +70,6 @@ class TreeAverage:
         self, accelerator: Accelerator, strategy: Strategy, model: nn.Module, batch_norm: BatchNormBuffers, plan: Plan
     ) -> None:
         self._model = model
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._batch_norm = batch_norm
         self._micro_batches = plan.micro_batches
         self._stages = plan.stages
@@ -79,15 +78,20 @@ class TreeAverage:
 
     def take(self) -> None:
         refuse_unused(self._model, self._stages)
-        self._tree.add(flat_gradients(self._parameters, self._batch_norm.take_change()))
-        for parameter in self._parameters:
+        parameters = self._trained()
+        self._tree.add(flat_gradients(parameters, self._batch_norm.take_change()))
+        for parameter in parameters:
             parameter.grad = None
 
     def finish(self) -> None:
-        total = self._tree.total()
-        size = sum(p.numel() for p in self._parameters)
+        total, parameters = self._tree.total(), self._trained()
+        size = sum(p.numel() for p in parameters)
         total[:size] /= self._micro_batches
-        self._batch_norm.end_update(set_gradients(self._parameters, total), self._micro_batches)
+        self._batch_norm.end_update(set_gradients(parameters, total), self._micro_batches)
+
+    def _trained(self) -> list[nn.Parameter]:
+        """Return the parameters that train now."""
+        return [p for p in self._model.parameters() if p.requires_grad]
 
 
 def refuse_unused(model: nn.Module, stages: int = 1) -> None:

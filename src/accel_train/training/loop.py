@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from accel_train.config.plan import Plan
-from accel_train.data.worker_batches import Batch
 from accel_train.events import EpochByRank, EpochEnd, Progress, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.evaluate import Validation
+from accel_train.training.freezing import Freezing
 from accel_train.training.metrics import Means, means
-from accel_train.training.micro_batches import TrainBatches
+from accel_train.training.micro_batches import MicroBatch, TrainBatches
 from accel_train.training.nonfinite import NonfiniteCheck
 from accel_train.training.rank_report import RankReport
 from accel_train.training.state import TrainingState
@@ -33,6 +33,7 @@ class Training:
     early_stopping: EarlyStopping
     rank_report: RankReport | None
     log_every: int
+    freezing: Freezing = field(default_factory=Freezing)
 
     @property
     def timing(self) -> Timing:
@@ -68,14 +69,14 @@ def train(
 
 
 def _train_one_epoch(
-    training: Training, micro_batches: Iterator[Batch], state: TrainingState, began: float
+    training: Training, micro_batches: Iterator[MicroBatch], state: TrainingState, began: float
 ) -> Generator[UpdateDone | Progress, None, float]:
     """Collective: do the remaining updates of an epoch; return images per second over all processes.
 
     `began` is when the run would have begun without its breaks.
     """
     plan, updater, began_at = training.plan, training.updater, state.update
-    updater.model.train()
+    training.freezing.begin_epoch(state.epochs, updater.accelerator, updater.strategy, updater.model)
     end = (state.epochs + 1) * plan.updates_per_epoch
     training.timing.start()
     while state.update < end:
@@ -132,6 +133,8 @@ def _end_epoch(
         val_accuracy=found.accuracy,
         ema_val_loss=ema.loss if ema else None,
         ema_val_accuracy=ema.accuracy if ema else None,
+        val_balanced_accuracy=found.balanced_accuracy,
+        ema_val_balanced_accuracy=ema.balanced_accuracy if ema else None,
         lr=training.plan.learning_rate(state.update - 1),
         images_per_second=images_per_second,
         seconds=time.perf_counter() - began,

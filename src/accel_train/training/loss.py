@@ -3,7 +3,8 @@
 Shape suffixes: B images, K classes.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn import functional
@@ -14,6 +15,47 @@ _AUXILIARY_WEIGHT = {
     "GoogLeNetOutputs": 0.3,  # Szegedy et al. 2015, §5
     "InceptionOutputs": 0.4,  # torchvision's recipe
 }
+
+
+class Targets(NamedTuple):
+    """The labels of a micro-batch; two for each image if images are mixed."""
+
+    labels_B: Tensor
+    """Of the image with the larger share: predictions are compared with it."""
+    others_B: Tensor | None = None
+    """Of the other image."""
+    others_share: float = 0.0
+    """Its share, the same in the whole micro-batch."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Cross-entropy with label smoothing, weights of classes, and labels in two shares."""
+
+    label_smoothing: float = 0.0
+    class_weights_K: Tensor | None = None
+    """The factor of an image's loss by its label."""
+
+    def __call__(self, outputs: Any, targets: Targets) -> tuple[Tensor, Tensor]:
+        """Return the mean loss over a micro-batch, and its logits_BK."""
+        logits_BK, auxiliary, weight = split_outputs(outputs)
+        loss = self._of_head(logits_BK, targets)
+        for head_BK in auxiliary:
+            loss = loss + weight * self._of_head(head_BK, targets)
+        return loss, logits_BK
+
+    def _of_head(self, logits_BK: Tensor, targets: Targets) -> Tensor:
+        loss = self._mean(logits_BK, targets.labels_B)
+        if targets.others_B is None:
+            return loss
+        return loss.lerp(self._mean(logits_BK, targets.others_B), targets.others_share)
+
+    def _mean(self, logits_BK: Tensor, labels_B: Tensor) -> Tensor:
+        """Return the mean over images, also with class weights: it is then that over the images of any update."""
+        if self.class_weights_K is None:
+            return functional.cross_entropy(logits_BK, labels_B, label_smoothing=self.label_smoothing)
+        losses_B = functional.cross_entropy(logits_BK, labels_B, label_smoothing=self.label_smoothing, reduction="none")
+        return (losses_B * self.class_weights_K[labels_B]).mean()
 
 
 def split_outputs(outputs: Any) -> tuple[Tensor, list[Tensor], float]:
@@ -29,12 +71,3 @@ def split_outputs(outputs: Any) -> tuple[Tensor, list[Tensor], float]:
         raise UserError(f"the model returns {kind}, not logits", "return one tensor of images × classes")
     main, *auxiliary = outputs
     return main, [head for head in auxiliary if head is not None], _AUXILIARY_WEIGHT[kind]
-
-
-def training_loss(outputs: Any, labels_B: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
-    """Return the mean loss over a batch, and its logits_BK."""
-    logits_BK, auxiliary, weight = split_outputs(outputs)
-    loss = functional.cross_entropy(logits_BK, labels_B, label_smoothing=label_smoothing)
-    for head_BK in auxiliary:
-        loss = loss + weight * functional.cross_entropy(head_BK, labels_B, label_smoothing=label_smoothing)
-    return loss, logits_BK

@@ -10,12 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 TOP = 5
+_TOTALS = 4
+"""Sums over the images of all classes."""
 _MAX_PENDING = 2**15
 """Logits of training batches that are added at once: with small models the overhead of each addition shows."""
 
 
 class Sums:
-    """Sums over images on a device: loss, top-1 hits, top-5 hits, images.
+    """Sums over images on a device: loss, top-1 hits, top-5 hits, images; by class images, then top-1 hits.
 
     Training batches are queued and added several at a time.
 
@@ -23,9 +25,10 @@ class Sums:
     order and on any number of processes.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, classes: int = 0) -> None:
+        """Make sums for evaluation batches of as many classes; those of training batches are not by class."""
         dtype = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
-        self._tensor = torch.zeros(4, dtype=dtype, device=device)
+        self._tensor = torch.zeros(_TOTALS + 2 * classes, dtype=dtype, device=device)
         self._loaded = self._tensor.clone()
         self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
         self._batches = 0
@@ -33,13 +36,13 @@ class Sums:
 
     @property
     def tensor(self) -> Tensor:
-        """The sums, shape (4,)."""
+        """The sums, shape (4 + 2 × classes,)."""
         self._add_pending()
         return self._tensor
 
     @property
     def since_load(self) -> Tensor:
-        """The sums of what was added after the last :meth:`load` or :meth:`clear`, shape (4,)."""
+        """The sums of what was added after the last :meth:`load` or :meth:`clear`, in the same shape."""
         return self.tensor - self._loaded
 
     def load(self, sums: list[float]) -> None:
@@ -89,7 +92,11 @@ class Sums:
             hits_B5.any(dim=1),
             torch.ones_like(losses_B),
         )
-        self._tensor += torch.stack([(c.to(self._tensor.dtype) * counts_B).sum() for c in columns])
+        columns_4B = torch.stack([column.to(self._tensor.dtype) * counts_B for column in columns])
+        self._tensor[:_TOTALS] += columns_4B.sum(dim=1)
+        images_K, hits_K = self._tensor[_TOTALS:].chunk(2)
+        images_K.index_add_(0, labels_B, columns_4B[3])
+        hits_K.index_add_(0, labels_B, columns_4B[1])
 
 
 def _rounded(losses: Tensor) -> Tensor:
@@ -105,9 +112,14 @@ class Means:
     accuracy: float
     top5: float
     images: int
+    balanced_accuracy: float | None = None
+    """Mean accuracy of the classes that have images; None of training images."""
 
 
 def means(sums: Tensor) -> Means:
     """Read sums that were added over all processes."""
-    loss, hits, top5_hits, images = sums.tolist()
-    return Means(loss / images, hits / images, top5_hits / images, int(images))
+    loss, hits, top5_hits, images, *by_class = sums.tolist()
+    images_K, hits_K = by_class[: len(by_class) // 2], by_class[len(by_class) // 2 :]
+    accuracies = [right / of_class for of_class, right in zip(images_K, hits_K, strict=True) if of_class]
+    balanced = sum(accuracies) / len(accuracies) if accuracies else None
+    return Means(loss / images, hits / images, top5_hits / images, int(images), balanced)

@@ -17,13 +17,14 @@ from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
 
 from accel_train.config.plan import Plan
-from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
 from accel_train.training.gradients import GradientAverage, refuse_unused
-from accel_train.training.loss import training_loss
+from accel_train.training.loss import Loss, Targets
 from accel_train.training.metrics import Sums
+from accel_train.training.micro_batches import MicroBatch
+from accel_train.training.optimizers import LR_FACTOR
 from accel_train.training.random_numbers import RandomNumbers
 from accel_train.training.timing import Timing
 
@@ -54,7 +55,7 @@ class Updater:
     own: range
     """The indices of this process's micro-batches in an update."""
     random_numbers: RandomNumbers
-    label_smoothing: float
+    loss: Loss
     clip_norm: float | None
     epoch_sums: Sums
     """Metrics of this process's images of the current epoch."""
@@ -68,7 +69,7 @@ class Updater:
         optimizer: torch.optim.Optimizer = self.prepared_optimizer.optimizer
         return optimizer
 
-    def update(self, micro_batches: Iterator[Batch], update: int) -> Updated:
+    def update(self, micro_batches: Iterator[MicroBatch], update: int) -> Updated:
         """Collective: take the micro-batches of an update, and update the weights by the mean of their gradients.
 
         A process may get more micro-batches than its own, as many as any process has.
@@ -86,7 +87,7 @@ class Updater:
         with self.timing.span("optimizer"):
             self.gradients.finish()
             for group in self.optimizer.param_groups:
-                group["lr"] = self.plan.learning_rate(update)
+                group["lr"] = self.plan.learning_rate(update) * group[LR_FACTOR]
             norm = None if self.clip_norm is None else self._clip(self.clip_norm)
             self._step()
             if self.ema is not None:
@@ -110,7 +111,7 @@ class Updater:
 class UpdatePasses:
     """The passes of one update, of this process's micro-batches; their order is the strategy's."""
 
-    def __init__(self, updater: Updater, micro_batches: Iterator[Batch], update: int) -> None:
+    def __init__(self, updater: Updater, micro_batches: Iterator[MicroBatch], update: int) -> None:
         self.count = len(updater.own)
         self.most = updater.plan.accumulate
         self.averaged = updater.gradients.by_strategy
@@ -122,12 +123,12 @@ class UpdatePasses:
         self.tick = updater.tick
         self._updater = updater
         self._update = update
-        self._labels: dict[int, Tensor] = {}
+        self._targets: dict[int, Targets] = {}
 
     @contextmanager
     def forward(self, m: int) -> Iterator[Tensor]:
         updater, batch = self._updater, next(self.micro_batches)
-        self._labels[m] = batch.labels_B
+        self._targets[m] = batch.targets
         if m >= self.count:
             yield batch.images_BCHW
             return
@@ -139,11 +140,11 @@ class UpdatePasses:
             updater.batch_norm.end_micro_batch()
 
     def loss(self, m: int, outputs: Any) -> Tensor:
-        updater, labels_B = self._updater, self._labels.pop(m)
-        loss, logits_BK = training_loss(outputs, labels_B, updater.label_smoothing)
+        updater, targets = self._updater, self._targets.pop(m)
+        loss, logits_BK = updater.loss(outputs, targets)
         if m >= self.count:
             return 0 * loss
-        updater.epoch_sums.add_batch(loss, logits_BK, labels_B)
+        updater.epoch_sums.add_batch(loss, logits_BK, targets.labels_B)
         self.losses.append(loss.detach())
         return loss
 

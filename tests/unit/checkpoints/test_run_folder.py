@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from helpers.descriptions import description
 
+from accel_train.checkpoints.data_files import read_files
 from accel_train.checkpoints.run_folder import (
     CONFIG,
     DATA_FILES,
@@ -21,7 +22,6 @@ from accel_train.checkpoints.run_folder import (
     numbered,
     plain_values,
     read_description,
-    read_files,
     remove_empty,
     write,
 )
@@ -150,7 +150,7 @@ def test_description_survives_write_and_read(tmp_path: Path) -> None:
     assert (tmp_path / CONFIG).read_text(encoding="utf-8") == "lr: 0.1  # flag\n"
     text = (tmp_path / DESCRIPTION).read_text(encoding="utf-8")
     assert "猫" in text
-    assert json.loads(text)["format"] == 2
+    assert json.loads(text)["format"] == 3
 
 
 def test_equal_runs_write_equal_bytes(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_equal_runs_write_equal_bytes(tmp_path: Path) -> None:
         b"null",
         b"\xff\xfe",
         b"{}",
-        b'{"format": 2}',
-        b'{"format": 2, "model": "cnn", "more": 2}',
+        b'{"format": 3}',
+        b'{"format": 3, "model": "cnn", "more": 2}',
     ],
 )
 def test_damaged_description_is_reported(tmp_path: Path, content: bytes) -> None:
@@ -198,6 +198,8 @@ def test_damaged_description_is_reported(tmp_path: Path, content: bytes) -> None
         ("std", [math.nan], "std.0 is nan: must be finite"),
         ("mean", [math.inf], "mean.0 is inf: must be finite"),
         ("mean", [10**400], "mean.0 is a number of 1,329 bits: must be a number"),
+        ("adapted_to", 0, "adapted_to is 0: must be at least 1"),
+        ("interpolation", "nearest", "interpolation is 'nearest': input should be 'bilinear' or 'bicubic'"),
         ("mean", [0.1, 0.2], "mean and std have 2 and 1 values for 1 channels"),
         ("model", 3, "model is 3: input should be a valid string"),
         ("classes", ["a", 3], "classes.1 is 3: input should be a valid string"),
@@ -225,9 +227,9 @@ def test_value_that_cannot_be_right_is_reported(tmp_path: Path, field: str, valu
     ("content", "problem"),
     [
         (b"[" * 100_000, "it is nested too deeply"),
-        (b'{"format": 2, "model": 1' + b"0" * 5000 + b"}", "Exceeds the limit"),
-        (b'{"format": 2, "model": "mlp", "model": "cnn"}', "the key 'model' is there twice"),
-        (b'{"format": true}', "has format True, this version reads 2"),
+        (b'{"format": 3, "model": 1' + b"0" * 5000 + b"}", "Exceeds the limit"),
+        (b'{"format": 3, "model": "mlp", "model": "cnn"}', "the key 'model' is there twice"),
+        (b'{"format": true}', "has format True, this version reads 3"),
     ],
     ids=["deep", "digits", "twice", "format"],
 )
@@ -299,10 +301,10 @@ def test_destination_with_a_link_or_of_the_wrong_kind_is_rejected(tmp_path: Path
 
 
 def test_description_of_another_version_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / DESCRIPTION).write_text('{"format": 3, "unheard_of": true}')
+    (tmp_path / DESCRIPTION).write_text('{"format": 4, "unheard_of": true}')
     with pytest.raises(UserError) as caught:
         read_description(tmp_path)
-    assert caught.value.message == f"{tmp_path / DESCRIPTION} has format 3, this version reads 2"
+    assert caught.value.message == f"{tmp_path / DESCRIPTION} has format 4, this version reads 3"
     assert caught.value.hint == "give the folder of another run, or use the version of accel_train that wrote it"
 
 

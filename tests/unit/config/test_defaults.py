@@ -16,17 +16,40 @@ def test_characters_are_not_flipped_and_objects_are() -> None:
 
 
 @pytest.mark.parametrize("kind", DATA_DEFAULTS)
+def test_each_level_changes_at_least_what_the_one_before_it_changes(kind: str) -> None:
+    light, standard, strong = (DATA_DEFAULTS[kind].augmentation(level) for level in ("light", "standard", "strong"))
+    assert light.flip <= standard.flip <= strong.flip
+    assert light.shift <= standard.shift <= strong.shift
+    assert standard.random_crop == strong.random_crop >= light.random_crop
+    assert strong.trivial_augment or strong.rand_augment == (2, 9)
+
+
+@pytest.mark.parametrize("kind", DATA_DEFAULTS)
 def test_level_none_does_not_augment(kind: str) -> None:
-    assert DATA_DEFAULTS[kind].augmentation("none") == Augmentation(pad=0, flip=False, random_crop=False)
+    assert DATA_DEFAULTS[kind].augmentation("none") == Augmentation()
 
 
 @pytest.mark.parametrize(
     ("augmentation", "text"),
     [
         (Augmentation(), "nothing"),
-        (Augmentation(pad=1), "shift by up to 1 pixel"),
-        (Augmentation(pad=4, flip=True), "shift by up to 4 pixels, flip"),
-        (Augmentation(flip=True, random_crop=True), "random resized crop, flip"),
+        (Augmentation(shift=1), "shift by up to 1 pixel"),
+        (Augmentation(shift=4, flip=0.5), "shift by up to 4 pixels, flip"),
+        (Augmentation(flip=0.5, random_crop=True), "random resized crop, flip"),
+        (Augmentation(flip=1.0), "flip with probability 1"),
+        (Augmentation(crop_scale=(0.5, 1.0)), "nothing"),
+        (
+            Augmentation(random_crop=True, crop_scale=(0.5, 1.0), crop_ratio=(1.0, 1.5)),
+            "random resized crop of 0.5 to 1 of the area of ratio 1 to 1.5",
+        ),
+        (
+            Augmentation(vertical_flip=0.25, rotate=12.5, color_jitter=(0.4, 0.4, 0.4, 0.1)),
+            "vertical flip with probability 0.25, rotation by up to 12.5°, colour jitter 0.4 0.4 0.4 0.1",
+        ),
+        (
+            Augmentation(rand_augment=(2, 9), trivial_augment=True, random_erasing=0.1),
+            "RandAugment 2 × magnitude 9, TrivialAugment, random erasing 0.1",
+        ),
     ],
 )
 def test_augmentation_is_printed_as_text(augmentation: Augmentation, text: str) -> None:

@@ -74,14 +74,26 @@ def test_every_field_has_help(kind: type[Config]) -> None:
 
 
 def test_help_tells_every_default_that_is_computed() -> None:
-    off = {"target_accuracy", "patience", "time_limit", "init_from", "milestones", "pipeline_stages"}
+    off = {"target_accuracy", "patience", "time_limit", "milestones", "pipeline_stages"}
     computed = {name for name, field in TrainConfig.model_fields.items() if field.default is None} - off
     assert {name for name in TrainConfig.model_fields if "Default: " in help_of(TrainConfig, name)} == computed
 
 
 def test_every_field_of_training_is_in_a_panel_and_panels_stay_together() -> None:
     panels = [panel_of(TrainConfig, name) for name in TrainConfig.model_fields]
-    order = ["Data", "Model", "Run", "Batch", "Optimization", "Learning rate", "Hardware", "Strategy"]
+    order = [
+        "Data",
+        "Augmentation",
+        "Mixing and balance",
+        "Model",
+        "Fine-tuning",
+        "Run",
+        "Batch",
+        "Optimization",
+        "Learning rate",
+        "Hardware",
+        "Strategy",
+    ]
     order.append("Checkpoints")
     assert list(dict.fromkeys(panels)) == order
     assert panels == sorted(panels, key=lambda panel: order.index(str(panel)))

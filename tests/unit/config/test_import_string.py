@@ -226,5 +226,5 @@ def test_config_file_of_a_run_names_no_code(tmp_path: Path, name: str, value: st
         check_code_in_file(file, {"lr": 0.1, name: value})
     assert caught.value.message == f"{file} names code of its own: {name} {value}"
     assert caught.value.hint == f"if you know and trust it, add --{name} {value}"
-    check_code_in_file(file, {name: "cnn", "init_from": "a:b", "model" if name == "data" else "data": None})
+    check_code_in_file(file, {name: "cnn", "weights": "a:b", "model" if name == "data" else "data": None})
     check_code_in_file(tmp_path / "mine.yaml", {name: value})

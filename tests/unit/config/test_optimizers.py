@@ -3,7 +3,7 @@
 import pytest
 
 from accel_train.config.lr_schedule import SCALINGS
-from accel_train.config.optimizers import OPTIMIZERS
+from accel_train.config.optimizers import OPTIMIZERS, default_optimizer
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -39,3 +39,27 @@ def test_only_optimizers_that_scale_betas_take_them() -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_default_scaling_is_a_rule(name: str) -> None:
     assert OPTIMIZERS[name].scaling in SCALINGS
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("model", ["cnn", "resnet50", "vgg16", "vgg16_bn", "my.nets:vit", "timm:vit_tiny", "swin_t"])
+def test_given_weights_are_trained_at_no_higher_rate_than_random_ones_may_take(name: str, model: str) -> None:
+    rate = OPTIMIZERS[name].rate(model, from_weights=True)
+    assert 0 < rate.lr < 1
+    if name == "sgd":
+        assert rate.max_lr <= OPTIMIZERS[name].rate(model).max_lr
+
+
+@pytest.mark.parametrize(
+    ("model", "of"), [("timm:vit_tiny", "swin_t"), ("timm:vgg16", "alexnet"), ("timm:vgg16_bn", "resnet18")]
+)
+def test_models_of_timm_have_the_rate_of_their_family(model: str, of: str) -> None:
+    for from_weights in (False, True):
+        rates = [OPTIMIZERS["sgd"].rate(each, from_weights=from_weights) for each in (model, of)]
+        assert rates[0] == rates[1]
+
+
+def test_default_optimizer_is_adamw_for_given_weights_of_transformers_only() -> None:
+    found = {model: default_optimizer(model, from_weights=True) for model in ("vit_b_16", "timm:beit_base", "resnet18")}
+    assert found == {"vit_b_16": "adamw", "timm:beit_base": "adamw", "resnet18": "sgd"}
+    assert default_optimizer("vit_b_16", from_weights=False) == "sgd"

@@ -34,6 +34,7 @@ def test_placement_is_every_field_that_leaves_the_result_unchanged() -> None:
 
 def test_resume_may_change_placement_epochs_and_how_a_run_is_logged_and_saved() -> None:
     others = {"epochs", "data_dir", "log_every", "rank_lines", "watch_every", "save_every", "keep", "on_nan"}
+    others.add("max_pixels")
     assert PLACEMENT | others == FREE_ON_RESUME
 
 
@@ -89,7 +90,7 @@ def test_resolved_config_has_the_fields_of_a_train_config_and_requires_those_wit
     assert ResolvedConfig.model_fields.keys() == TrainConfig.model_fields.keys()
     required: dict[str, Any] = {
         **{"model": "cnn", "epochs": 1, "augment": "none", "batch_size": 4, "warmup_epochs": 0.2, "lr": 0.1},
-        **{"lr_scaling": "none", "weight_decay": 0.0, "precision": "fp32"},
+        **{"optimizer": "sgd", "lr_scaling": "none", "weight_decay": 0.0, "precision": "fp32"},
     }
     assert ResolvedConfig(**required).epochs == 1
     for name in required:

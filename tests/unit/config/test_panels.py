@@ -95,7 +95,7 @@ def test_save_interval_is_stored_in_its_shortest_form() -> None:
     assert TrainConfig(save_every="600s").save_every == "10min"
 
 
-@pytest.mark.parametrize("name", ["output", "data_dir", "init_from", "data", "resume"])
+@pytest.mark.parametrize("name", ["output", "data_dir", "weights", "data", "resume"])
 def test_home_folder_is_found_in_every_path(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     for given, expected in (("~/x", "/home/me/x"), ("a/~", "a/~"), ("~nobody-here/x", "~nobody-here/x")):

@@ -11,8 +11,8 @@ from accel_train.config.plan import Plan, divide, make_plan
 from accel_train.errors import UserError
 
 RESOLVED: dict[str, Any] = {
-    **{"model": "cnn", "augment": "none", "batch_size": 32, "epochs": 10, "lr": 0.1, "lr_scaling": "none"},
-    **{"warmup_epochs": 0, "weight_decay": 0, "precision": "fp32"},
+    **{"model": "cnn", "augment": "none", "batch_size": 32, "epochs": 10, "optimizer": "sgd", "lr": 0.1},
+    **{"lr_scaling": "none", "warmup_epochs": 0, "weight_decay": 0, "precision": "fp32"},
 }
 
 

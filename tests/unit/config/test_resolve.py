@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from accel_train.config.augmentation_panel import LEVEL_OPTIONS
 from accel_train.config.defaults import DATA_DEFAULTS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import ResolvedConfig, TrainConfig
@@ -127,10 +128,11 @@ def test_given_values_keep_their_origin_and_defaults_get_one() -> None:
     given = {"lr": 0.3, "epochs": 2}
     config, origins = resolve(TrainConfig(**given), {"lr": "flag", "epochs": "my.yaml"}, "digits", 1437, "fp32")
     assert (config.lr, config.epochs) == (0.3, 2)
-    assert origins == {
+    assert {name: origin for name, origin in origins.items() if name not in LEVEL_OPTIONS} == {
         "lr": "flag",
         "epochs": "my.yaml",
         "model": "default for digits",
+        "optimizer": "default",
         "augment": "default for digits",
         "batch_size": "default for digits of 1,437 images",
         "warmup_epochs": "default for digits",
@@ -143,3 +145,59 @@ def test_config_with_values_of_another_run_is_resolved_although_it_is_invalid() 
     """A stored run without warmup is compared with a config that has `warmup_from`."""
     compared = TrainConfig(warmup_from=0.1).model_copy(update={"warmup_epochs": 0})
     assert resolve(compared, {}, "digits", 1437, "fp32")[0].warmup_epochs == 0
+
+
+@pytest.mark.parametrize(
+    ("images", "given", "epochs", "batch_size"),
+    [
+        (300, {}, 20, 16),
+        (3_000, {}, 9, 64),
+        (3_000, {"batch_size": 512}, 20, 512),
+        (3_000, {"global_batch_size": 256}, 20, 64),
+        (50_000, {}, 5, 64),
+    ],
+)
+def test_given_weights_are_trained_for_enough_updates_in_fewer_epochs(
+    images: int, given: dict[str, Any], epochs: int, batch_size: int
+) -> None:
+    config, origins = resolve(TrainConfig(weights="DEFAULT", **given), {}, "folder", images, "fp32")
+    assert (config.epochs, config.batch_size) == (epochs, batch_size)
+    assert origins["epochs"] == f"default for folder of {images:,} images with --weights"
+    assert resolved("folder", images, **given).epochs == 20
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [("resnet18", "sgd"), ("timm:resnet18", "sgd"), ("vit_b_16", "adamw"), ("timm:deit_tiny_patch16_224", "adamw")],
+)
+def test_given_weights_get_an_optimizer_and_rate_of_their_own(model: str, optimizer: str) -> None:
+    config, origins = resolve(TrainConfig(weights="DEFAULT", model=model), {}, "folder", 3000, "fp32")
+    rate = OPTIMIZERS[optimizer].rate(model, from_weights=True)
+    assert (config.optimizer, config.lr, config.max_lr) == (optimizer, rate.lr, rate.max_lr)
+    assert config.usual_rate == rate
+    assert origins["optimizer"] == f"default for fine-tuning {model}"
+    assert origins["lr"] == origins["max_lr"] == f"default for fine-tuning {model} with {optimizer}"
+    assert (resolved(model=model).optimizer, resolve(TrainConfig(), {}, "folder", 9, "fp32")[1]["optimizer"]) == (
+        "sgd",
+        "default",
+    )
+
+
+def test_frozen_layers_are_the_backbone_if_only_the_epoch_is_given() -> None:
+    config, origins = resolve(TrainConfig(unfreeze_at=2), {}, "folder", 3000, "fp32")
+    assert (config.freeze, origins["freeze"]) == ("backbone", "because --unfreeze-at was given")
+    assert resolved(unfreeze_at=2, freeze="3").freeze == "3"
+    assert resolved().freeze is None
+
+
+def test_central_crop_of_given_weights_is_used_unless_another_is_asked_for() -> None:
+    given: dict[str, Any] = {"weights": "DEFAULT"}
+    for asked, expected in (
+        ({}, (0.95, "as for --weights DEFAULT")),
+        ({"eval_crop": 0.5}, (0.5, "flag")),
+        ({"fit": "pad"}, (None, "default")),
+    ):
+        origins = dict.fromkeys(asked, "flag")
+        config, found = resolve(TrainConfig(**given | asked), origins, "folder", 3000, "fp32", crop_of_weights=0.95)
+        assert (config.eval_crop, found.get("eval_crop", "default")) == expected
+    assert resolve(TrainConfig(**given), {}, "digits", 1437, "fp32", crop_of_weights=0.95)[0].eval_crop is None

@@ -140,6 +140,9 @@ class Listed:
     paths: tuple[str, ...]
     sizes: NDArray[np.int64]
 
+    def labelled_paths(self) -> tuple[str, ...]:
+        return self.paths
+
 
 def test_files_of_sources_that_have_them() -> None:
     train: Any = Listed(("cat/1", "dog/1"), np.array([10, 20]))

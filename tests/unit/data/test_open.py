@@ -29,8 +29,8 @@ def refusal(name: str, val_fraction: float | None = None) -> tuple[str, str]:
         ("/no/where", f"give a folder that exists, from {Path.cwd()}"),
         (
             "nowhere",
-            "choose digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, synthetic, a folder or "
-            "my.module:function",
+            "choose digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, synthetic, a folder, "
+            "hf:NAME or my.module:function",
         ),
     ],
 )

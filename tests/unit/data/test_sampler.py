@@ -1,5 +1,6 @@
 """Each process reads the images that the order assigns to it, as cut by Accelerate's own sampler."""
 
+import math
 from typing import Any
 
 import pytest
@@ -169,3 +170,28 @@ def test_evaluation_reads_images_in_order() -> None:
         [[0, 1], [4, 5], [8, -1]],
         [[2, 3], [6, 7], [-1, -1]],
     ]
+
+
+@pytest.mark.parametrize(("images", "repeats"), [(12, 1), (12, 3), (13, 3), (12, 5), (2, 100)])
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_repeated_images_come_in_a_row_with_an_index_for_each_copy(images: int, repeats: int, epoch: int) -> None:
+    order = ImageOrder(3, images, repeats).sample_indices(epoch).tolist()
+    assert len(order) == len(set(order)) == images
+    used = ImageOrder(3, images).sample_indices(epoch).tolist()[: math.ceil(images / repeats)]
+    assert [index % images for index in order] == [i % images for i in used for _ in range(repeats)][:images]
+    passes = [index // images for index in order]
+    assert passes == [epoch * repeats + copy for _ in used for copy in range(repeats)][:images]
+
+
+@pytest.mark.parametrize(("processes", "accumulate"), [(1, 6), (2, 3), (3, 2), (6, 1)])
+def test_copies_of_an_image_are_in_different_micro_batches_of_one_update(processes: int, accumulate: int) -> None:
+    order, blocks = ImageOrder(3, 100, repeats=3), divide(6, processes)
+    by_process = shards(UpdateSampler(order, batch_size=5, blocks=blocks, epochs=2), processes)
+    for number in range(6):
+        own = [batches[number * accumulate : (number + 1) * accumulate] for batches in by_process]
+        micro_batches = [[index % 100 for index in batch] for of_process in own for batch in of_process]
+        start = number // 3 * 100 + number % 3 * 30
+        expected = [i for epoch in (0, 1) for i in order.sample_indices(epoch).tolist()][start : start + 30]
+        assert sorted(i for batch in micro_batches for i in batch) == sorted(index % 100 for index in expected)
+        assert all(len(set(batch)) == len(batch) for batch in micro_batches)
+        assert [i for places in zip(*micro_batches, strict=True) for i in places] == [i % 100 for i in expected]

@@ -1,4 +1,4 @@
-"""Augmentation equals a slow loop over images, and depends only on the seed and the sample index."""
+"""Images as read become the input of the model: augmented, normalised, resized, channels last."""
 
 import pytest
 import torch
@@ -6,8 +6,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from accel_train.config.defaults import Augmentation
-from accel_train.data.transforms import CropAndFlip, ImageTransform
-from accel_train.rng import integers, make_key
+from accel_train.data.augmentation.crop_and_flip import CropAndFlip
+from accel_train.data.transforms import ImageTransform
+
+SHIFTED = Augmentation(shift=4, flip=0.5)
+STRONG = Augmentation(shift=2, flip=0.5, rotate=5, color_jitter=(0.4, 0.4, 0.4, 0.1), trivial_augment=True)
 
 
 def noise(batch: int, channels: int = 3, height: int = 8, width: int = 6) -> Tensor:
@@ -27,56 +30,15 @@ def transform(
     return ImageTransform(seed, augmentation, channels, size, mean, std, dtype, torch.device("cpu"))
 
 
-def crop_and_flip(images_BCHW: Tensor, sample_indices_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
-    return CropAndFlip(seed, augmentation, images_BCHW.device)(images_BCHW, sample_indices_B)
-
-
-def slow_crop_and_flip(images_BCHW: Tensor, sample_indices_B: Tensor, seed: int, augmentation: Augmentation) -> Tensor:
-    pad = augmentation.pad
-    height, width = images_BCHW.shape[2:]
-    made = []
-    for image_CHW, sample_index in zip(images_BCHW, sample_indices_B, strict=True):
-        down, right, mirrored = (
-            int(integers(make_key(seed, name), sample_index[None], limit))
-            for name, limit in (("down", 2 * pad + 1), ("right", 2 * pad + 1), ("flip", 2))
-        )
-        window = functional.pad(image_CHW, (pad,) * 4)[:, down : down + height, right : right + width]
-        made.append(window.flip(2) if mirrored and augmentation.flip else window)
-    return torch.stack(made)
-
-
-@pytest.mark.parametrize("pad", [0, 1, 4])
-@pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_crop_and_flip_equals_the_slow_loop(pad: int, flip: bool, channels: int) -> None:
-    images, sample_indices, augmentation = noise(64, channels), torch.arange(64) * 1437 + 5, Augmentation(pad, flip)
-    made = crop_and_flip(images, sample_indices, 9, augmentation)
-    assert made.dtype == torch.uint8
-    assert torch.equal(made, slow_crop_and_flip(images, sample_indices, 9, augmentation))
-
-
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_flip_without_pad_mirrors_the_same_images(layout: torch.memory_format) -> None:
-    images, sample_indices = noise(64).contiguous(memory_format=layout), torch.arange(64) * 1437 + 5
-    expected = slow_crop_and_flip(images, sample_indices, 9, Augmentation(flip=True))
-    made = crop_and_flip(images, sample_indices, 9, Augmentation(flip=True))
-    assert torch.equal(made, expected)
-    assert made.is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(transform(Augmentation(flip=True), seed=9)(images, sample_indices), transform()(expected))
-
-
-def test_augmentation_of_an_image_does_not_depend_on_its_batch() -> None:
-    images, sample_indices, augmentation = noise(10), torch.arange(100, 110), Augmentation(pad=2, flip=True)
-    together = crop_and_flip(images, sample_indices, 0, augmentation)
-    alone = torch.cat([crop_and_flip(images[i : i + 1], sample_indices[i : i + 1], 0, augmentation) for i in range(10)])
-    assert torch.equal(together, alone)
-    shuffled = torch.tensor([3, 1, 4, 0, 5, 9, 2, 6, 8, 7])
-    assert torch.equal(crop_and_flip(images[shuffled], sample_indices[shuffled], 0, augmentation), together[shuffled])
+def crop_and_flip(images_BCHW: Tensor, sample_indices_B: Tensor, seed: int) -> Tensor:
+    return CropAndFlip(seed, shift=SHIFTED.shift, flip=SHIFTED.flip, device=images_BCHW.device)(
+        images_BCHW, sample_indices_B
+    )
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("augmentation", [Augmentation(), Augmentation(pad=2, flip=True), Augmentation(flip=True)])
+@pytest.mark.parametrize("augmentation", [Augmentation(), SHIFTED, Augmentation(flip=0.5), STRONG])
 def test_several_batches_at_once_are_bit_identical_to_one_by_one(
     channels: int, threads: int, augmentation: Augmentation
 ) -> None:
@@ -93,51 +55,20 @@ def test_several_batches_at_once_are_bit_identical_to_one_by_one(
     assert torch.equal(together, torch.cat(one_by_one))
 
 
-def test_augmentation_is_repeatable_and_differs_between_images_epochs_and_seeds() -> None:
-    """s01: the same seed everywhere must not give every process the same crops."""
-    image = noise(1, channels=1, height=8, width=8).expand(256, -1, -1, -1)
-    augmentation = Augmentation(pad=4, flip=True)
-    sample_indices = torch.arange(256)
-    made = crop_and_flip(image, sample_indices, 0, augmentation)
-    assert torch.equal(crop_and_flip(image, sample_indices, 0, augmentation), made)
-    assert len({bytes(picture.numpy().tobytes()) for picture in made}) > 100  # of 162 possible
-    for other in (
-        crop_and_flip(image, sample_indices + 256, 0, augmentation),
-        crop_and_flip(image, sample_indices, 1, augmentation),
-    ):
-        same = (other == made).flatten(1).all(1)
-        assert int(same.sum()) < 10  # unrelated: 256 / 162 on average
-
-
-def test_half_of_the_images_are_mirrored_and_shifts_are_uniform() -> None:
-    column = torch.zeros(4000, 1, 5, 5, dtype=torch.uint8)
-    column[:, :, 2, 1] = 255
-    made = crop_and_flip(column, torch.arange(4000), 0, Augmentation(pad=0, flip=True))
-    assert int((made[:, 0, 2, 3] == 255).sum()) + int((made[:, 0, 2, 1] == 255).sum()) == 4000
-    assert int((made[:, 0, 2, 3] == 255).sum()) == pytest.approx(2000, abs=130)  # four standard deviations
-    centre = torch.zeros(9000, 1, 3, 3, dtype=torch.uint8)
-    centre[:, :, 1, 1] = 255
-    counts = (crop_and_flip(centre, torch.arange(9000), 0, Augmentation(pad=1)) == 255).sum(dim=0)
-    assert int(counts.sum()) == 9000
-    assert counts.flatten().tolist() == pytest.approx([1000] * 9, abs=120)
-
-
-@pytest.mark.parametrize("augmentation", [Augmentation(), Augmentation(random_crop=True)])
-def test_sample_indices_change_nothing_without_pad_and_flip(augmentation: Augmentation) -> None:
+def test_sample_indices_change_nothing_without_augmentation() -> None:
     images = noise(4, width=8)
-    plain = transform()
-    assert torch.equal(transform(augmentation)(images, torch.arange(4)), plain(images))
+    assert torch.equal(transform()(images, torch.arange(4)), transform()(images))
 
 
 def test_images_without_sample_indices_are_not_augmented() -> None:
     images = noise(4, width=8)
-    assert torch.equal(transform(Augmentation(pad=4, flip=True))(images), transform()(images))
+    assert torch.equal(transform(SHIFTED)(images), transform()(images))
 
 
 def test_images_are_augmented_before_normalisation_so_that_the_margin_is_black() -> None:
-    augmentation, images, sample_indices = Augmentation(pad=4, flip=True), noise(16, width=8), torch.arange(16)
-    cropped = crop_and_flip(images, sample_indices, 5, augmentation)
-    assert torch.equal(transform(augmentation, seed=5)(images, sample_indices), transform()(cropped))
+    images, sample_indices = noise(16, width=8), torch.arange(16)
+    cropped = crop_and_flip(images, sample_indices, 5)
+    assert torch.equal(transform(SHIFTED, seed=5)(images, sample_indices), transform()(cropped))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -153,7 +84,7 @@ def test_pixels_are_scaled_to_one_then_normalised(dtype: torch.dtype) -> None:
 def test_images_are_returned_channels_last() -> None:
     images = noise(4, width=8)
     assert transform()(images).is_contiguous(memory_format=torch.channels_last)
-    assert transform(Augmentation(pad=1))(images, torch.arange(4)).is_contiguous(memory_format=torch.channels_last)
+    assert transform(Augmentation(shift=1))(images, torch.arange(4)).is_contiguous(memory_format=torch.channels_last)
 
 
 def test_grey_images_are_repeated_for_a_model_with_three_channels() -> None:
@@ -179,6 +110,36 @@ def test_float_images_are_not_normalised_nor_written_to() -> None:
     before = images.clone()
     assert torch.equal(transform()(images), before)
     assert torch.equal(images, before)
-    augmentation = Augmentation(pad=2, flip=True)
-    augmented = transform(augmentation, seed=4)(images, torch.arange(2))
-    assert torch.equal(augmented, crop_and_flip(before, torch.arange(2), 4, augmentation))
+    augmented = transform(SHIFTED, seed=4)(images, torch.arange(2))
+    assert torch.equal(augmented, crop_and_flip(before, torch.arange(2), 4))
+
+
+def test_erased_rectangle_is_the_mean_colour_within_half_a_level_and_zero_in_float_images() -> None:
+    augmentation, std = Augmentation(random_erasing=1.0), (0.5, 0.25, 1.0)
+    images = torch.full((40, 3, 8, 8), 255, dtype=torch.uint8)
+    made = transform(augmentation, mean=(0.3, 0.25, 0.1), std=std)(images, torch.arange(40))
+    erased = made[:, 0] < 1
+    assert erased.flatten(1).any(1).all()
+    for channel, each in enumerate(std):
+        assert made[:, channel][erased].abs().max() <= 0.5 / 255 / each + 1e-6
+    floats = transform(augmentation)(torch.ones(40, 3, 8, 8), torch.arange(40))
+    assert set(floats.unique().tolist()) == {0.0, 1.0}
+
+
+def test_grey_images_get_the_mean_of_each_channel_of_given_weights() -> None:
+    images = noise(4, channels=1)
+    shifted = Augmentation(shift=2, random_erasing=1.0)
+    made = transform(shifted)
+    expected = transform(shifted)(images.expand(-1, 3, -1, -1).contiguous(), torch.arange(4))
+    assert torch.equal(made(images, torch.arange(4)), expected)
+    plain = transform(size=6)(noise(4, 1, 6, 6))
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in ((0.5, 0.25, 0.0), (0.5, 0.25, 1.0)))
+    torch.testing.assert_close(plain, (noise(4, 1, 6, 6) / 255 - mean) / std)
+
+
+def test_images_are_resized_with_the_interpolation_of_given_weights() -> None:
+    images = noise(4, height=24, width=24)
+    device = torch.device("cpu")
+    made = ImageTransform(0, Augmentation(), 3, 8, (0.0,) * 3, (1.0,) * 3, torch.float32, device, "bicubic")
+    expected = functional.interpolate(images / 255, size=(8, 8), mode="bicubic", antialias=True)
+    torch.testing.assert_close(made(images), expected)

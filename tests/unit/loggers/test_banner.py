@@ -104,7 +104,7 @@ def test_threads_of_a_gpu_run_are_shown_if_they_were_asked_for() -> None:
         ({"seed": 0}, "--seed 0"),  # given, though it is the default
         ({"exact": True, "compile": False}, "--exact --no-compile"),
         ({"clip_norm": 1.0, "label_smoothing": 0.1}, "--clip-norm 1 --label-smoothing 0.1"),
-        ({"init_from": "my runs/a"}, "--init-from 'my runs/a'"),
+        ({"weights": "my runs/a"}, "--weights 'my runs/a'"),
         ({"weight_decay": 0.001, "warmup_from": 0.01}, "--warmup-from 0.01"),
         ({"time_limit": "1h", "resume": "runs/a"}, "--time-limit 1h --resume runs/a"),
         ({"strategy": "ddp"}, "--strategy ddp"),

@@ -30,3 +30,10 @@ def test_ema_accuracy_has_a_column_only_with_ema() -> None:
     assert "ema" not in header(fitting_columns(120))
     assert "ema" in header(columns)
     assert "0.9500" in row(columns, started(), averaged)
+
+
+def test_balanced_accuracy_has_a_column_only_if_it_is_wanted() -> None:
+    columns = fitting_columns(120, balanced=True)
+    assert "balanced" not in header(fitting_columns(120))
+    assert "val accuracy  balanced" in header(columns)
+    assert "0.9031    0.7500" in row(columns, started(), replace(epoch_end(1), val_balanced_accuracy=0.75))

@@ -78,6 +78,10 @@ def test_shows_milestones_of_step_schedule() -> None:
     ("config", "label", "text"),
     [
         ({"label_smoothing": 0.1}, "loss", "label smoothing 0.1"),
+        ({"mixup": 0.2}, "mixup", "shares from Beta(0.2, 0.2)"),
+        ({"cutmix": 1.0}, "CutMix", "shares from Beta(1, 1)"),
+        ({"repeated_augmentation": 3}, "repeats", "each image 3 times in an update, augmented differently"),
+        ({"balance": "sampling"}, "balance", "sampling"),
         ({"clip_norm": 1.0}, "clipping", "gradient norm at most 1"),
         ({"ema": 5e4}, "EMA", "half-life 50,000 images; used for evaluation and export"),
         ({"exact": True}, "exact", "bit-identical results on any number of processes"),
@@ -101,7 +105,7 @@ def test_rows_are_of_config_fields_and_none_is_shown_twice() -> None:
 
 
 def test_shows_field_without_a_row_by_name_and_value() -> None:
-    assert ("init from", "runs/a") in full_rows(started({"init_from": "runs/a"}))
+    assert ("weights", "runs/a") in full_rows(started({"weights": "runs/a"}))
     assert ("brand new", "7") in full_rows(started({"brand_new": 7}))
 
 

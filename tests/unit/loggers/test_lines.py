@@ -6,7 +6,7 @@ import pytest
 from helpers.run_events import RANKS, STARTED, epoch_by_rank, epoch_end, started
 
 from accel_train.events import EpochByRank, RankEpoch, RanksStarted, RankStart, Resumed, Stopped
-from accel_train.loggers.lines import epoch_line, rank_lines, resumed_line, stopped_line
+from accel_train.loggers.lines import epoch_line, rank_lines, resumed_line, shows_balanced, stopped_line
 
 ALONE = EpochByRank(1, 22, epoch_by_rank(1).ranks[:1])
 
@@ -107,3 +107,25 @@ def test_epoch_line_shows_the_average_only_if_there_is_one() -> None:
     line = "epoch 1/2  train loss 0.4123  val loss 0.2780  val accuracy 0.9031  lr 0.05  2,912 images/s  3 min 20 s"
     assert epoch_line(STARTED, end) == line
     assert epoch_line(STARTED, replace(end, ema_val_accuracy=0.91, best=True)) == f"{line}  ema 0.9100  best"
+
+
+@pytest.mark.parametrize(
+    ("counts", "balance", "shown"),
+    [
+        ([36] * 10, "none", False),
+        ([36, 71], "none", False),
+        ([36, 72], "none", True),
+        (None, "none", False),
+        ([36] * 10, "weights", True),
+        (None, "sampling", True),
+    ],
+)
+def test_balanced_accuracy_is_shown_with_balance_or_for_classes_of_different_sizes(
+    counts: list[int] | None, balance: str, shown: bool
+) -> None:
+    val = {"images": 360, "counts": counts, "fingerprint": None}
+    contents = {**STARTED.data.contents, "splits": {**STARTED.data.contents["splits"], "val": val}}
+    begun = started({"balance": balance}, contents=contents)
+    assert shows_balanced(begun) == shown
+    line = epoch_line(begun, replace(epoch_end(1), val_balanced_accuracy=0.75))
+    assert ("val accuracy 0.9031  balanced 0.7500  lr" in line) == shown

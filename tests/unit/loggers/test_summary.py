@@ -23,6 +23,7 @@ def test_next_commands_are_quoted_and_offer_best_weights() -> None:
         ({"model": "my.nets:build"}, " --model my.nets:build"),
         ({"model": "cnn", "data": "mine:load"}, " --data mine:load"),
         ({"model": "cnn", "data": "synthetic:1280"}, ""),
+        ({"model": "timm:resnet50", "data": "hf:mnist"}, ""),
         ({"model": "cnn", "data": "synthetic:256,3,32,32,4"}, ""),
     ],
 )

@@ -51,7 +51,7 @@ def test_our_networks_take_any_channels(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data_size", "image_size", "notes"),
     [
-        ("vit_b_16", 28, 224, "images are enlarged from 28 to 224 pixels, the model's fixed size"),
+        ("vit_b_16", 28, 224, "images are enlarged from 28 to 224 pixels, the model's usual size"),
         ("maxvit_t", 256, 224, "images are shrunk from 256 to 224 pixels, the model's fixed size"),
         ("inception_v3", 224, 299, "images are enlarged from 224 to 299 pixels, the model's smallest size"),
         ("vgg11", 28, 32, "images are enlarged from 28 to 32 pixels, the model's smallest size"),
@@ -83,8 +83,16 @@ def test_smallest_size_is_accepted_and_one_pixel_less_rejected(name: str, smalle
 @pytest.mark.parametrize("image_size", [28, 225, 448])
 def test_model_of_fixed_size_rejects_other_sizes(image_size: int) -> None:
     with pytest.raises(UserError) as caught:
-        build("vit_b_16", image_size=image_size)
-    assert str(caught.value) == (f"vit_b_16 does not take images of {image_size} pixels: 224 is the model's fixed size")
+        build("maxvit_t", image_size=image_size)
+    assert str(caught.value) == (f"maxvit_t does not take images of {image_size} pixels: 224 is the model's fixed size")
+    assert caught.value.hint == "give --image-size 224, or leave it out"
+
+
+def test_vit_takes_multiples_of_its_patches() -> None:
+    assert logits_of_zeros(build_without_memory("vit_b_32", image_size=96), "meta").shape == (2, 10)
+    with pytest.raises(UserError) as caught:
+        build("vit_b_16", image_size=40)
+    assert caught.value.message == "vit_b_16 does not take images of 40 pixels: it takes multiples of 16"
     assert caught.value.hint == "give --image-size 224, or leave it out"
 
 

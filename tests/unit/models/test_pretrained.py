@@ -4,6 +4,7 @@ import os
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
+from accel_train.models.base import Weights
 from accel_train.models.build import build_model
 from accel_train.models.networks import mlp
-from accel_train.models.pretrained import load_initial
+from accel_train.models.pretrained import load_initial, weights_in
+
+KEPT = "the head is kept, as if for the same classes: the weights do not name theirs"
 
 
 def build(name: str, classes: int) -> nn.Module:
@@ -57,7 +61,7 @@ def test_head_for_other_classes_is_kept_and_the_rest_loaded(name: str, tmp_path:
     fresh, stored = copies(module), copies(given)
     file = save(given, tmp_path / "model.safetensors")
     del given
-    sentences = load_initial(module, file)
+    sentences = load_initial(module, weights_in(file), 32)
     heads = {f"{layer}.{part}" for layer in HEADS[name] for part in ("weight", "bias")}
     assert sentences == (
         f"weights from {file}: {len(stored) - len(heads)} tensors",
@@ -67,11 +71,24 @@ def test_head_for_other_classes_is_kept_and_the_rest_loaded(name: str, tmp_path:
         assert torch.equal(tensor, (fresh if tensor_name in heads else stored)[tensor_name]), tensor_name
 
 
+def test_head_that_the_weights_lack_is_new(tmp_path: Path) -> None:
+    """Networks that were trained without classes have none."""
+    given, module = build("resnet18", 7), build("resnet18", 5)
+    tensors = {name: tensor for name, tensor in given.state_dict().items() if not name.startswith("fc.")}
+    weights = Weights("those of somebody", lambda image_size: tensors, headless=("fc",))
+    assert load_initial(module, weights, 32) == (
+        "weights from those of somebody: 120 tensors",
+        "head fc is new: the weights have none",
+    )
+    with pytest.raises(UserError, match=r"^those of somebody has no fc\.weight "):
+        load_initial(module, replace(weights, headless=()), 32)
+
+
 def test_weights_are_loaded_in_place(tmp_path: Path) -> None:
     given, module = changed(build("resnet18", 5)), build("resnet18", 5)
     addresses = [tensor.data_ptr() for tensor in module.state_dict().values()]
     file = save(given, tmp_path / "any.safetensors")
-    assert load_initial(module, file) == (f"weights from {file}: 122 tensors",)
+    assert load_initial(module, weights_in(file), 32) == (f"weights from {file}: 122 tensors", KEPT)
     assert all(torch.equal(t, given.state_dict()[name]) for name, t in module.state_dict().items())
     assert [tensor.data_ptr() for tensor in module.state_dict().values()] == addresses
 
@@ -89,13 +106,13 @@ WRAPPED: dict[str, Callable[[dict[str, Tensor]], Any]] = {
 def test_files_of_other_programs_are_loaded(file: str, tmp_path: Path) -> None:
     given, module = changed(mlp(3, 1, 4)), mlp(3, 1, 4)
     torch.save(WRAPPED[file](given.state_dict()), tmp_path / file)
-    load_initial(module, tmp_path / file)
+    load_initial(module, weights_in(tmp_path / file), 32)
     assert all(torch.equal(t, given.state_dict()[name]) for name, t in module.state_dict().items())
 
 
 def test_prefix_that_the_model_itself_has_is_kept(tmp_path: Path) -> None:
     given, module = changed(nn.ModuleDict({"module": nn.Linear(2, 3)})), nn.ModuleDict({"module": nn.Linear(2, 3)})
-    load_initial(module, save(given, tmp_path / "a.safetensors"))
+    load_initial(module, weights_in(save(given, tmp_path / "a.safetensors")), 32)
     assert torch.equal(module["module"].weight, given["module"].weight)
 
 
@@ -103,8 +120,9 @@ def test_missing_batch_norm_counters_start_at_0(tmp_path: Path) -> None:
     """Old files of torchvision lack them."""
     given = {name: t for name, t in build("resnet18", 5).state_dict().items() if "num_batches" not in name}
     torch.save(given, tmp_path / "old.pth")
-    assert load_initial(build("resnet18", 5), tmp_path / "old.pth") == (
+    assert load_initial(build("resnet18", 5), weights_in(tmp_path / "old.pth"), 32) == (
         f"weights from {tmp_path / 'old.pth'}: 102 tensors",
+        KEPT,
         "20 counters of BatchNorm, missing in the file, start at 0",
     )
 
@@ -146,7 +164,7 @@ def test_tensor_that_does_not_fit_is_reported_and_nothing_loaded(what: str, tmp_
     module = mlp(3, 1, 4)
     fresh = copies(module)
     with pytest.raises(UserError) as caught:
-        load_initial(module, file)
+        load_initial(module, weights_in(file), 32)
     assert caught.value.message == message.format(file=file)
     assert all(torch.equal(t, fresh[name]) for name, t in module.state_dict().items())
 
@@ -164,17 +182,17 @@ def test_unreadable_file_is_reported(name: str, damage: str, tmp_path: Path) -> 
     if damage == "folder":
         file.mkdir()
     with pytest.raises(UserError, match=f"cannot read the weights in {file}"):
-        load_initial(mlp(3, 1, 4), file)
+        load_initial(mlp(3, 1, 4), weights_in(file), 32)
 
 
 def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read the weights in .*model\.safetensors: .*No such file"):
-        load_initial(mlp(3, 1, 4), tmp_path / "model.safetensors")
+        load_initial(mlp(3, 1, 4), weights_in(tmp_path / "model.safetensors"), 32)
 
 
 def test_unknown_file_type_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a\.bin: weights are read from \.safetensors, \.pt, \.pth"):
-        load_initial(mlp(3, 1, 4), tmp_path / "a.bin")
+    with pytest.raises(UserError, match=r"a\.npz: weights are read from \.safetensors, \.pt, \.pth, \.bin$"):
+        load_initial(mlp(3, 1, 4), weights_in(tmp_path / "a.npz"), 32)
 
 
 class Trap:
@@ -196,7 +214,7 @@ def test_pickled_code_never_runs(kind: str, tmp_path: Path) -> None:
     else:
         torch.save(content, file, _use_new_zipfile_serialization=kind == "zip")
     with pytest.raises(UserError, match="contains more than tensors"):
-        load_initial(mlp(3, 1, 4), file)
+        load_initial(mlp(3, 1, 4), weights_in(file), 32)
     assert not sprung.exists()
     with suppress(RuntimeError):
         torch.load(file, weights_only=False)  # the trap is a real one

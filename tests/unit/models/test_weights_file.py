@@ -15,7 +15,7 @@ from accel_train.checkpoints.checkpointer import load_weights
 from accel_train.errors import UserError
 from accel_train.models import weights_file
 from accel_train.models.networks import mlp
-from accel_train.models.pretrained import load_initial
+from accel_train.models.pretrained import load_initial, weights_in
 
 WEIGHTS: dict[str, Tensor] = {
     'odd "accel_train.sha256":"0': torch.arange(3),
@@ -72,8 +72,8 @@ def test_longer_and_shorter_files_are_refused(file: Path) -> None:
 def test_weights_of_another_program_need_no_checksum_except_in_a_run(tmp_path: Path) -> None:
     lone, module = tmp_path / "lone.safetensors", mlp(3, 1, 4)
     safetensors.torch.save_file(module.state_dict(), lone)
-    assert load_initial(module, lone)[0] == f"weights from {lone}: 6 tensors"
-    for load in (load_weights, lambda path: load_initial(module, path, needs_checksum=True)):
+    assert load_initial(module, weights_in(lone), 8)[0] == f"weights from {lone}: 6 tensors"
+    for load in (load_weights, lambda path: load_initial(module, weights_in(path, needs_checksum=True), 8)):
         with pytest.raises(UserError) as caught:
             load(lone)
         assert caught.value.message == f"{lone} contains no sha256: it is damaged, or not as accel_train wrote it"
@@ -84,7 +84,7 @@ def test_damaged_initial_weights_are_refused(tmp_path: Path) -> None:
     content = weights_file.encode(module.state_dict())
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(UserError) as caught:
-        load_initial(module, path)
+        load_initial(module, weights_in(path), 8)
     assert caught.value.message == f"{path} is damaged: its sha256 differs"
     assert caught.value.hint == "copy it again from where it was written, or train again"
 
@@ -93,7 +93,7 @@ def test_damaged_initial_weights_are_refused(tmp_path: Path) -> None:
 def test_fifo_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match="it is a FIFO"):
-        load_initial(mlp(3, 1, 4), tmp_path / name)
+        load_initial(mlp(3, 1, 4), weights_in(tmp_path / name), 8)
 
 
 def test_digest_is_of_the_file_with_zeros_in_place_of_its_digits(file: Path) -> None:

@@ -12,8 +12,8 @@ from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.distributed.strategies.fsdp2 import FSDP2
 from accel_train.errors import UserError
-from accel_train.run import build
-from accel_train.run.build import _build_model, _refuse_unsupported, _resolve
+from accel_train.run import build, training_data
+from accel_train.run.build import _refuse_unsupported, _resolve
 from accel_train.run.resume_point import ResumePoint
 
 
@@ -89,17 +89,6 @@ def test_data_of_a_named_run_that_are_gone_are_called_the_runs(tmp_path: Path, m
         build.build_run(TrainConfig(resume="run", data="gone/pics"), {"resume": "flag", "data": "flag"})
 
 
-def test_model_that_does_not_fit_into_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def build_model(*given: Any, **named: Any) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 102400000000 bytes")
-
-    monkeypatch.setattr("accel_train.run.build.build_model", build_model)
-    data: Any = SimpleNamespace(train=SimpleNamespace(shape=(3, 8, 8), classes=("a", "b")))
-    config = ResolvedConfig.model_construct(seed=0, model="mlp", image_size=9000)
-    with pytest.raises(UserError, match=r"^--model mlp does not fit into memory: .* 102400000000 bytes$"):
-        _build_model(config, data, None)
-
-
 def test_threads_are_set_before_data_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of threads decides the last bits of the data's mean."""
     calls: list[str] = []
@@ -109,7 +98,7 @@ def test_threads_are_set_before_data_are_opened(monkeypatch: pytest.MonkeyPatch)
         raise UserError("enough", "")
 
     monkeypatch.setattr(build, "set_torch_options", lambda threads, exact: calls.append(f"{threads} threads"))
-    monkeypatch.setattr(build, "open_data", open_data)
+    monkeypatch.setattr(training_data, "open_data", open_data)
     with pytest.raises(UserError, match="enough"):
         build.build_run(TrainConfig(threads=3), {})
     assert calls == ["3 threads", "data"]

@@ -13,7 +13,7 @@ from accel_train.run.describe import config_text
 
 RESOLVED: dict[str, Any] = {
     **{"model": "mlp", "epochs": 2, "augment": "none", "batch_size": 4, "warmup_epochs": 0.4, "lr": 0.1},
-    **{"lr_scaling": "none", "weight_decay": 0.0, "precision": "fp32"},
+    **{"optimizer": "sgd", "lr_scaling": "none", "weight_decay": 0.0, "precision": "fp32"},
 }
 
 
@@ -40,7 +40,7 @@ def test_values_that_were_not_given_are_those_of_the_run() -> None:
         "lr: 0.1  # flag",
         "epochs: 2  # --config run.yaml",
         "global_batch_size: 16  # batch size 2 × processes 1 × accumulate 8",
-        "image_size: 8  # as data and model have it",
+        "image_size: 8  # as data, model and weights have it",
         "precision: fp32  # default",
         "# processes: 1  # accel_train",
         "# accumulate: 8  # global batch size / (batch size × processes)",

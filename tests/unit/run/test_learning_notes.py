@@ -1,5 +1,6 @@
 """A run that learns nothing is noted once, with a figure; a run that learns is not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,16 @@ def test_accuracy_at_chance_is_noted_with_a_learning_rate() -> None:
 )
 def test_chance_is_the_share_of_the_largest_class(val: float, data: Contents, noted: bool) -> None:
     assert (at_chance(*planned(), data, None, epoch(3, val)) is not None) == noted
+
+
+@pytest.mark.parametrize(
+    ("balanced", "ema", "noted"),
+    [(None, None, True), (0.5, None, True), (0.54, None, True), (0.58, None, False), (0.5, 0.7, False)],
+)
+def test_balanced_classes_may_cost_accuracy(balanced: float | None, ema: float | None, noted: bool) -> None:
+    """An accuracy below the share of the largest class is not chance if the other classes are recognised."""
+    end = replace(epoch(3, 0.8), val_balanced_accuracy=balanced, ema_val_balanced_accuracy=ema)
+    assert (at_chance(*planned(), contents(900, 100), None, end) is not None) == noted
 
 
 @pytest.mark.parametrize(

@@ -84,12 +84,12 @@ def test_divergence_is_met_by_a_learning_rate(given: dict[str, Any], updates: in
     assert after_divergence(*planned(**given), updates) == hint
 
 
-@pytest.mark.parametrize("weights", [{}, {"init_from": "runs/a"}])
+@pytest.mark.parametrize("weights", [{}, {"weights": "runs/a"}])
 def test_first_update_is_not_blamed_on_the_learning_rate(weights: dict[str, str]) -> None:
     hint = after_divergence(*planned(lr=1e9, **weights), 0)
     assert hint == (
         "no update was made before, so the learning rate is not the cause: look for NaN in the images"
-        + " or the weights of --init-from runs/a" * bool(weights)
+        + " or the weights of --weights runs/a" * bool(weights)
         + ", and for overflow in --model mlp"
     )
 
@@ -195,9 +195,9 @@ def test_options_that_are_followed_give_enough_updates(seed: int) -> None:
         ({}, "--augment standard, --weight-decay 0.002 (now 0.0005), --label-smoothing 0.1 or more images"),
         (
             {"augment": "standard", "weight_decay": 0},
-            "--weight-decay 0.0005 (now 0), --label-smoothing 0.1 or more images",
+            "--augment strong, --weight-decay 0.0005 (now 0), --label-smoothing 0.1 or more images",
         ),
-        ({"augment": "standard", "weight_decay": 0.002, "label_smoothing": 0.1, "limit": 99}, "a larger --limit"),
+        ({"augment": "strong", "weight_decay": 0.002, "label_smoothing": 0.1, "limit": 99}, "a larger --limit"),
         (
             {"optimizer": "adamw", "label_smoothing": 0.2},
             "--augment standard, --weight-decay 0.2 (now 0.05) or more images",
@@ -237,7 +237,7 @@ def test_learning_rates_that_are_proposed_can_be_followed_and_have_no_note_again
             proposed += 1
             after, new = planned(**followed(given, options))
             before, now = plan.learning_rate, new.learning_rate
-            usual = OPTIMIZERS[after.optimizer].usual_peak(after.model, new.global_batch)
+            usual = OPTIMIZERS[after.optimizer].usual_peak(after.usual_rate, new.global_batch)
             assert now != before, (given, hint)
             assert now.peak <= before.peak or high_rate(after, new) == (), (given, hint)
             assert now.highest < before.highest or now.peak >= usual / 2, (given, hint)

@@ -26,6 +26,7 @@ from accel_train.run.resume_point import (
 
 CONFIG = ResolvedConfig(
     model="mlp",
+    optimizer="sgd",
     epochs=3,
     augment="none",
     batch_size=8,

@@ -4,8 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.descriptions import description
 
+from accel_train.checkpoints import run_folder
+from accel_train.checkpoints.run_folder import config_text
+from accel_train.config.options import PLACEMENT, TrainConfig
+from accel_train.config.resolve import resolve
 from accel_train.errors import UserError
+from accel_train.models.base import Preprocessing
 from accel_train.run.weights import initial_weights, weights_to_evaluate
 
 LAST, BEST = "model.safetensors", "best.safetensors"
@@ -76,13 +82,64 @@ def test_weights_that_are_not_written_yet_are_refused_with_the_way_to_them(folde
 def test_initial_weights_are_those_of_a_finished_run_or_a_file(folder: Path) -> None:
     write(folder, BEST, "any.pt")
     with pytest.raises(UserError) as unfinished:
-        initial_weights(folder)
-    assert unfinished.value.message == "--init-from 'my run' has not finished, and has no model.safetensors"
-    assert unfinished.value.hint == "start from its best weights so far: --init-from 'my run/best.safetensors'"
+        initial_weights("mlp", "./my run")
+    assert unfinished.value.message == "--weights 'my run' has not finished, and has no model.safetensors"
+    assert unfinished.value.hint == "start from its best weights so far: --weights 'my run/best.safetensors'"
     write(folder, LAST)
-    assert initial_weights(folder) == (folder / LAST, ())
-    assert initial_weights(folder / "any.pt") == (folder / "any.pt", ())
+    assert named("my run") == (str(folder / LAST), ())
+    assert named("my run/any.pt") == (str(folder / "any.pt"), ())
     write(folder, records=("run", "end", "epoch"))
-    assert initial_weights(folder) == (folder / LAST, (OLDER,))
-    with pytest.raises(UserError, match="--init-from nowhere: there is no such file or folder"):
-        initial_weights(Path("nowhere"))
+    assert named("my run") == (str(folder / LAST), (OLDER,))
+
+
+def named(asked: str) -> tuple[str, tuple[str, ...]]:
+    weights, notes = initial_weights("mlp", asked)
+    return weights.name, notes
+
+
+def test_preprocessing_and_classes_of_a_run_belong_to_its_weights(folder: Path) -> None:
+    write(folder, LAST)
+    config, _ = resolve(TrainConfig(eval_crop=0.9), {}, "folder", 100, "fp32")
+    run_folder.write(folder, config_text(config.model_dump(), {}, PLACEMENT), description(adapted_to=28), None)
+    weights, _ = initial_weights("mlp", "my run/model.safetensors")
+    assert weights.preprocessing == Preprocessing(32, (0.1 + 0.2,), (1 / 3,), "bicubic", crop=0.9, adapted_to=28)
+    assert weights.classes == ("a", "b")
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="has no format"):
+        initial_weights("mlp", "my run")
+
+
+def test_description_of_another_program_does_not_count(folder: Path) -> None:
+    write(folder, LAST)
+    (folder / "config.json").write_text('{"architecture": "resnet18"}')
+    weights, _ = initial_weights("mlp", "my run")
+    assert (weights.preprocessing, weights.classes) == (None, None)
+
+
+UNKNOWN = {
+    "nowhere": (
+        "--weights nowhere: there is no such file or folder, and resnet18 has no published weights of that name",
+        "choose DEFAULT, IMAGENET1K_V1, none, or give a run folder or a file",
+    ),
+    "default": (
+        "--weights default: there is no such file or folder, and resnet18 has no published weights of that name",
+        "did you mean DEFAULT?",
+    ),
+    "./DEFAULT": ("--weights ./DEFAULT: there is no such file or folder", "give a run folder or a file of weights"),
+}
+
+
+@pytest.mark.parametrize("asked", UNKNOWN)
+def test_unknown_weights_are_an_error_that_lists_the_known_ones(asked: str, folder: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        initial_weights("resnet18", asked)
+    assert (caught.value.message, caught.value.hint) == UNKNOWN[asked]
+
+
+def test_model_without_published_weights_takes_files_only(folder: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        initial_weights("cnn", "DEFAULT")
+    assert caught.value.message == (
+        "--weights DEFAULT: there is no such file or folder, and cnn has no published weights"
+    )
+    assert caught.value.hint == "give a run folder or a file of weights, or a --model of torchvision or timm"

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import reduce
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def run(models: list[Net], updates: int, micro_batches: int) -> None:
                 batch_norms[process].begin_micro_batch()
                 model(images(update, index))
                 batch_norms[process].end_micro_batch()
-        total = torch.stack([each.take_change() for each in batch_norms for _ in range(share)]).sum(dim=0)
+        total = reduce(torch.add, [each.take_change() for each in batch_norms for _ in range(share)])
         for each in batch_norms:
             each.end_update(total, micro_batches)
 
@@ -240,3 +241,15 @@ def test_constant_indices_may_be_used_by_several_waiting_backward_passes() -> No
         loss.backward()
     assert model.table.grad is not None
     assert model.table.grad.tolist() == [4.0, 0.0, 2.0]
+
+
+def test_statistics_in_evaluation_mode_stay_bit_identical() -> None:
+    """A sum with 0.0 would make 0.0 of -0.0."""
+    model = Net()
+    with torch.no_grad():
+        for norm in (model.layers[1], model.layers[3]):
+            norm.running_mean.copy_(torch.tensor([-0.0, 0.0, 1 / 3]))
+            norm.eval()
+    before = {name: buffer.numpy().tobytes() for name, buffer in model.named_buffers()}
+    run([model, copy.deepcopy(model)], updates=3, micro_batches=4)
+    assert {name: buffer.numpy().tobytes() for name, buffer in model.named_buffers()} == before

@@ -75,6 +75,12 @@ def test_ema_of_constant_weights_is_bit_identical() -> None:
     assert all(torch.equal(tensor, net.state_dict()[name]) for name, tensor in average.tensors().items())
 
 
+def test_tensors_that_training_does_not_change_have_no_average() -> None:
+    net = make_net()
+    constant = {"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var"}
+    assert Ema(net, DECAY, DDP(), constant).tensors().keys() == {"4.weight", "4.bias"}
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_weights_are_restored_after_model_used_averages(fails: bool) -> None:
     net = make_net()

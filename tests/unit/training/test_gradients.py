@@ -91,6 +91,27 @@ def test_tree_average_adds_in_the_order_of_the_tree() -> None:
     assert torch.equal(flat_gradients([p for p in net.parameters() if p.requires_grad]), total)
 
 
+@pytest.mark.parametrize("average", [StrategyAverage, TreeAverage])
+def test_parameters_that_begin_to_train_are_averaged_too(average: type[StrategyAverage | TreeAverage]) -> None:
+    net = make_net()
+    net[0].requires_grad_(False)
+    batch_norm = BatchNormBuffers(net)
+    gradients = average(ACCELERATOR, DDP(), net, batch_norm, small_plan(accumulate=ACCUMULATE))
+    for trains in (False, True):
+        net[0].weight.requires_grad_(trains)
+        net.zero_grad()
+        for micro_batch in range(ACCUMULATE):
+            batch_norm.begin_micro_batch()
+            loss = loss_of(net, micro_batch)
+            batch_norm.end_micro_batch()
+            loss.backward()
+            gradients.take()
+        gradients.finish()
+        assert [p.grad is not None for p in net.parameters()] == [trains, False, True, True, True, True]
+    by_hand, _ = expected(updates=2)
+    torch.testing.assert_close(net[0].weight.grad, by_hand[0], rtol=1e-12, atol=1e-14)
+
+
 def test_gradient_norm_is_that_of_all_gradients() -> None:
     net = nn.Linear(2, 1)
     net.weight.grad = torch.tensor([[3.0, 0.0]])

@@ -11,13 +11,14 @@ from helpers.plans import small_plan
 from helpers.run_events import epoch_end
 from torch import Tensor, nn
 
-from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.events import EpochByRank, EpochEnd, Event, Progress, RankEpoch, RunEnded, UpdateDone
 from accel_train.rng import hash_ids
 from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.loop import Training, train
+from accel_train.training.loss import Targets
 from accel_train.training.metrics import Means, Sums
+from accel_train.training.micro_batches import MicroBatch
 from accel_train.training.nonfinite import Diverged
 from accel_train.training.state import TrainingState
 from accel_train.training.timing import Timing
@@ -60,13 +61,12 @@ class Parts:
         }
         return Training(**parts)
 
-    def micro_batches(self, first_update: int, timing: Timing) -> Iterator[Batch]:
+    def micro_batches(self, first_update: int, timing: Timing) -> Iterator[MicroBatch]:
         for number in range(first_update * self.plan.accumulate, self.plan.total_updates * self.plan.accumulate):
-            yield Batch(
-                torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), torch.tensor([2 * number, 2 * number + 1])
-            )
+            targets = Targets(torch.zeros(2, dtype=torch.int64))
+            yield MicroBatch(torch.zeros(2, 1), targets, torch.tensor([2 * number, 2 * number + 1]))
 
-    def update(self, micro_batches: Iterator[Batch], update: int) -> Updated:
+    def update(self, micro_batches: Iterator[MicroBatch], update: int) -> Updated:
         assert self.net.training
         losses: list[Tensor] = []
         sample_indices: list[Tensor] = []
@@ -74,7 +74,7 @@ class Parts:
             self.calls.append(f"micro-batch {update}.{m}")
             losses.append(torch.tensor(float(1 + update + m)))
             sample_indices.append(batch.sample_indices_B)
-            self.sums.add_batch(losses[-1], torch.tensor([[1.0, 0.0]] * 2), batch.labels_B)
+            self.sums.add_batch(losses[-1], torch.tensor([[1.0, 0.0]] * 2), batch.targets.labels_B)
         self.calls.append(f"finish {update}")
         for parameter in self.net.parameters():
             parameter.grad = torch.full_like(parameter, 3.0 + update)
@@ -92,8 +92,8 @@ class Parts:
         if interrupted():
             return None
         accuracy = self.accuracies.pop(0)
-        means = Means(0.5, accuracy, 1.0, 10)
-        return (Means(0.75, 0.0, 1.0, 10), means) if self.ema else (means, None)
+        means = Means(0.5, accuracy, 1.0, 10, balanced_accuracy=0.25)
+        return (Means(0.75, 0.0, 1.0, 10, balanced_accuracy=0.125), means) if self.ema else (means, None)
 
 
 def never() -> bool:
@@ -122,6 +122,7 @@ def test_events_of_a_run_come_in_order() -> None:
     first, second = (event for event in events if isinstance(event, EpochEnd))
     assert (first.train_loss, second.train_loss) == (1.5, 3.5)
     assert (first.train_accuracy, first.val_loss, first.val_accuracy, first.lr) == (1.0, 0.5, 0.5, 0.375)
+    assert (first.val_balanced_accuracy, first.ema_val_balanced_accuracy) == (0.25, None)
     assert (first.best, second.best, state.last, state.best) == (True, True, second, second)
     ended = events[-1]
     assert isinstance(ended, RunEnded)
@@ -191,6 +192,7 @@ def test_ema_is_used_to_pick_the_best_epoch() -> None:
     events = list(train(parts.training(), state, never))
     first, second = (event for event in events if isinstance(event, EpochEnd))
     assert (first.val_accuracy, first.ema_val_loss, first.ema_val_accuracy) == (0.0, 0.5, 0.9)
+    assert (first.val_balanced_accuracy, first.ema_val_balanced_accuracy) == (0.125, 0.25)
     assert (first.best, second.best, state.best) == (True, False, first)
     assert events[-1].best_val_accuracy == 0.9
 

@@ -1,14 +1,17 @@
 """Losses and accuracies are means over images, for any batches."""
 
 import math
+from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from torch import Tensor
 from torch.nn import functional
 
 from accel_train.training import metrics
-from accel_train.training.loss import training_loss
+from accel_train.training.loss import Loss, Targets
 from accel_train.training.metrics import Means, Sums, means
 
 CPU = torch.device("cpu")
@@ -26,7 +29,7 @@ def with_loss(loss: float, images: int) -> tuple[Tensor, Tensor]:
 
 def test_short_last_batch_is_weighted_by_its_images() -> None:
     """m02: losses 0, 0 and 9 in batches of 4, 4 and 1 have the mean 1, not 3."""
-    sums = Sums(CPU)
+    sums = Sums(CPU, classes=2)
     for loss, images in ((0.0, 4), (0.0, 4), (9.0, 1)):
         sums.add_images(*with_loss(loss, images), torch.ones(images, dtype=torch.bool))
     found = means(sums.tensor)
@@ -78,15 +81,15 @@ def test_sums_since_load_are_those_of_this_process() -> None:
 
 
 def test_means_equal_hand_computation() -> None:
-    sums = Sums(CPU)
+    sums = Sums(CPU, classes=7)
     rows = logits((7, 6, 5, 4, 3, 2, 1), (1, 2, 3, 4, 5, 6, 7), (7, 6, 5, 4, 3, 2, 1))
     sums.add_images(rows, torch.tensor([0, 2, 6]), torch.ones(3, dtype=torch.bool))
     losses = [math.log(sum(math.exp(-n) for n in range(7))) + distance for distance in (0, 4, 6)]
-    assert means(sums.tensor) == Means(pytest.approx(sum(losses) / 3, rel=1e-6), 1 / 3, 2 / 3, 3)
+    assert means(sums.tensor) == Means(pytest.approx(sum(losses) / 3, rel=1e-6), 1 / 3, 2 / 3, 3, 1 / 3)
 
 
 def test_padding_is_not_counted() -> None:
-    padded, plain = Sums(CPU), Sums(CPU)
+    padded, plain = Sums(CPU, classes=6), Sums(CPU, classes=6)
     rows, labels = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 3])
     padded.add_images(rows, labels, torch.tensor([True, True, False, False]))
     padded.add_images(rows, labels, torch.zeros(4, dtype=torch.bool))
@@ -98,14 +101,14 @@ def test_padding_is_not_counted() -> None:
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_top_5_of_at_most_5_classes_is_1(classes: int) -> None:
     """m03"""
-    sums = Sums(CPU)
+    sums = Sums(CPU, classes)
     sums.add_images(torch.randn(8, classes), torch.zeros(8, dtype=torch.int64), torch.ones(8, dtype=torch.bool))
     assert means(sums.tensor).top5 == 1.0
 
 
 def test_sums_over_processes_equal_those_of_one() -> None:
-    rows, labels = torch.randn(12, 6), torch.arange(12) % 6
-    single, parts = Sums(CPU), [Sums(CPU), Sums(CPU)]
+    rows, labels = torch.randn(12, 12), torch.arange(12) % 6
+    single, *parts = (Sums(CPU, classes=12) for _ in range(3))
     single.add_images(rows, labels, torch.ones(12, dtype=torch.bool))
     for sums, start, end in ((parts[0], 0, 5), (parts[1], 5, 12)):
         sums.add_images(rows[start:end], labels[start:end], torch.ones(end - start, dtype=torch.bool))
@@ -122,7 +125,37 @@ def test_count_of_many_images_is_exact() -> None:
 def test_summed_loss_keeps_no_graph() -> None:
     sums = Sums(CPU)
     rows = torch.zeros(2, 2, requires_grad=True)
-    loss, logits_BK = training_loss(rows, torch.tensor([0, 1]), 0.0)
+    loss, logits_BK = Loss()(rows, Targets(torch.tensor([0, 1])))
     sums.add_batch(loss, logits_BK, torch.tensor([0, 1]))
     assert not sums.tensor.requires_grad
     assert means(sums.tensor).loss == pytest.approx(math.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 5, 300])
+def test_accuracies_equal_those_of_scikit_learn(classes: int) -> None:
+    """Classes of very different sizes, one of them without images."""
+    generator = torch.Generator().manual_seed(classes)
+    labels = (torch.rand(999, generator=generator) ** 4 * classes).long()
+    labels[labels == classes - 1] = 0
+    rows = torch.randn(999, classes, generator=generator) + 2 * functional.one_hot(labels, classes)
+    sums = Sums(CPU, classes)
+    for part in (slice(700), slice(700, 999)):
+        images = len(labels[part])
+        padded_rows, padded_labels = torch.cat([rows[part], rows[:9]]), torch.cat([labels[part], labels[:9]])
+        sums.add_images(padded_rows, padded_labels, torch.arange(images + 9) < images)
+    found = means(sums.tensor)
+    answers = rows.argmax(dim=1)
+    assert found.images == 999
+    assert found.accuracy == pytest.approx(accuracy_score(labels, answers), abs=1e-12)
+    assert found.balanced_accuracy is not None
+    expected = sum((answers[labels == k] == k).double().mean().item() for k in labels.unique()) / len(labels.unique())
+    assert found.balanced_accuracy == pytest.approx(expected, abs=1e-12)
+    present = np.isin(answers, labels)  # scikit-learn warns of answers that are no label of any image
+    with nullcontext() if present.all() else pytest.warns(UserWarning, match="classes not in y_true"):
+        assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, answers), abs=1e-6)
+
+
+def test_training_images_have_no_balanced_accuracy() -> None:
+    sums = Sums(CPU)
+    sums.add_batch(torch.tensor(0.5), *with_loss(0.0, 2))
+    assert means(sums.tensor).balanced_accuracy is None

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from accel_train.config.optimizers import OPTIMIZERS
-from accel_train.training.optimizers import build_optimizer
+from accel_train.training.optimizers import LR_FACTOR, build_optimizer
 
 
 def net() -> nn.Sequential:
@@ -35,6 +35,39 @@ def test_frozen_parameters_and_empty_groups_are_left_out(name: str) -> None:
     model[0].weight.requires_grad_(False)
     (group,) = built(name, model).param_groups
     assert group["params"] == [model[3].weight]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parameters_have_a_group_by_factor_of_the_learning_rate_and_weight_decay(name: str) -> None:
+    model, factors = net(), {"0.weight": 0.5, "0.bias": 0.5, "1.weight": 0.5, "3.weight": 10.0}
+    optimizer = build_optimizer(name, model, weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, lr_factors=factors)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = {(g[LR_FACTOR], g["weight_decay"]): [names[p] for p in g["params"]] for g in optimizer.param_groups}
+    assert found == {
+        (0.5, 0.25): ["0.weight"],
+        (10.0, 0.25): ["3.weight"],
+        (0.5, 0.0): ["0.bias", "1.weight"],
+        (1.0, 0.0): ["1.bias", "3.bias", "4.weight", "4.bias"],
+    }
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parameters_that_begin_to_train_later_are_updated_from_then_on(name: str, fused: bool) -> None:
+    """torch's fused SGD takes no group in which only some parameters have momentum."""
+    model, later = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), {"0.weight", "0.bias"}
+    optimizer = build_optimizer(name, model, weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, fused=fused, later=later)
+    assert [len(group["params"]) for group in optimizer.param_groups] == [1, 1, 1, 1]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    before = [p.detach().clone() for p in model.parameters()]
+    for trained in (model[1], model):
+        optimizer.zero_grad()
+        for parameter in trained.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        changed = [not torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True)]
+        assert changed == [trained is model, trained is model, True, True]
 
 
 def stepped(name: str, updates: int) -> tuple[float, float]:

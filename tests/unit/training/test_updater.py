@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from accel_train.config.plan import Plan
-from accel_train.data.worker_batches import Batch
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.errors import UserError
 from accel_train.rng import make_key
@@ -24,7 +23,10 @@ from accel_train.training import random_numbers
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
 from accel_train.training.gradients import TreeAverage
+from accel_train.training.loss import Loss, Targets
 from accel_train.training.metrics import Sums
+from accel_train.training.micro_batches import MicroBatch
+from accel_train.training.optimizers import LR_FACTOR
 from accel_train.training.random_numbers import RandomNumbers
 from accel_train.training.timing import Timing
 from accel_train.training.updater import Updater
@@ -49,6 +51,10 @@ def make_net() -> nn.Linear:
     return nn.Linear(4, 3)
 
 
+def sgd(net: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD([{"params": [*net.parameters()], LR_FACTOR: 1.0}], lr=0.0)
+
+
 def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **changes: Any) -> Updater:
     """Return an updater with SGD and a tree over the micro-batches; `order` records its phases."""
     recorded = [] if order is None else order
@@ -68,7 +74,7 @@ def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **c
 
     timing.span = span
     timing.start()
-    optimizer: Any = SimpleNamespace(optimizer=torch.optim.SGD(net.parameters(), lr=0.0))
+    optimizer: Any = SimpleNamespace(optimizer=sgd(net))
     # The tree is that of a single process: gradients are not exchanged here.
     alone: Any = SimpleNamespace(process_index=0, no_sync=nothing)
     batch_norm = BatchNormBuffers(net)
@@ -83,7 +89,7 @@ def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **c
         "plan": plan,
         "own": plan.blocks[0],
         "random_numbers": RandomNumbers(SEED),
-        "label_smoothing": 0.1,
+        "loss": Loss(0.1),
         "clip_norm": None,
         "epoch_sums": Sums(torch.device("cpu")),
         "timing": timing,
@@ -92,10 +98,11 @@ def make_updater(net: nn.Module, plan: Plan, order: list[str] | None = None, **c
     return Updater(**values | changes)
 
 
-def batch(number: int, size: int = 2) -> Batch:
+def batch(number: int, size: int = 2) -> MicroBatch:
     generator = torch.Generator().manual_seed(number)
     indices_B = torch.arange(size) + size * number
-    return Batch(torch.randn(size, 4, generator=generator), torch.randint(3, (size,), generator=generator), indices_B)
+    images, labels_B = torch.randn(size, 4, generator=generator), torch.randint(3, (size,), generator=generator)
+    return MicroBatch(images, Targets(labels_B), indices_B)
 
 
 def do_update(updater: Updater, update: int) -> tuple[list[Tensor], Tensor | None]:
@@ -114,7 +121,7 @@ def test_updates_equal_hand_computation() -> None:
         by_hand.zero_grad()
         expected = []
         for m in range(3):
-            images_B, labels_B, _ = batch(10 * update + m)
+            images_B, (labels_B, *_), _ = batch(10 * update + m)
             loss = functional.cross_entropy(by_hand(images_B), labels_B, label_smoothing=0.1)
             expected.append(loss.detach())
             (loss / 3).backward()
@@ -129,6 +136,26 @@ def test_updates_equal_hand_computation() -> None:
             torch.testing.assert_close(parameter, value)
     assert updater.epoch_sums.tensor[3] == 3 * 3 * 2
     assert updater.timing._images == 2 * 6  # the first update does not count
+
+
+def test_parameter_group_has_its_factor_of_the_learning_rate() -> None:
+    net = make_net()
+    before = [p.detach().clone() for p in net.parameters()]
+    groups = [{"params": [net.weight], LR_FACTOR: 0.5}, {"params": [net.bias], LR_FACTOR: 10.0}]
+    optimizer: Any = SimpleNamespace(optimizer=torch.optim.SGD(groups, lr=0.0))
+    do_update(make_updater(net, small_plan(), prepared_optimizer=optimizer), 0)
+    for parameter, old, lr in zip(net.parameters(), before, (0.25, 5.0), strict=True):
+        torch.testing.assert_close(parameter.detach(), old - lr * parameter.grad)
+
+
+def test_hits_of_mixed_images_are_those_of_the_larger_share() -> None:
+    images = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    answers = make_net()(images).argmax(dim=1)
+    for labels_B, hits in ((answers, 2), ((answers + 1) % 3, 0)):
+        updater = make_updater(make_net(), small_plan())
+        mixed = MicroBatch(images, Targets(labels_B, (labels_B + 1) % 3, 0.4), torch.arange(2))
+        updater.update(iter([mixed]), 0)
+        assert updater.epoch_sums.tensor[1] == hits
 
 
 def test_gradient_is_clipped_once_per_update() -> None:
@@ -228,7 +255,7 @@ def test_process_with_fewer_micro_batches_takes_part_only_in_collective_passes(c
 def test_loss_scaler_needs_accelerates_step() -> None:
     steps: list[str] = []
     net = make_net()
-    torchs = torch.optim.SGD(net.parameters(), lr=0.0)
+    torchs = sgd(net)
     torchs.register_step_pre_hook(lambda *_: steps.append("torch"))
     prepared: Any = SimpleNamespace(optimizer=torchs, step=lambda: steps.append("Accelerate"))
     for scaler, expected in ((None, "torch"), (object(), "Accelerate")):

@@ -3,39 +3,39 @@
 import math
 from collections.abc import Callable
 
+from accel_train.config.defaults import CENTRE_SHARE, Augmentation
 from accel_train.rng import make_key
 
 Box = tuple[int, int, int, int]
 """Top, left, height and width, pixels."""
 
-_CROP_AREA = (0.08, 1.0)  # fraction of the picture's area (Szegedy et al. 2015, §6)
-_CROP_RATIO = (3 / 4, 4 / 3)  # width / height (same section)
 _CROP_TRIES = 10
-_CENTRE_SHARE = 224 / 256  # of the shorter side: the usual evaluation crop
 
 
-def crop_box(height: int, width: int, key: int | None) -> Box:
-    """Return the random box of a key, or the central one without a key."""
-    return centre_box(height, width) if key is None else random_box(height, width, key)
-
-
-def centre_box(height: int, width: int) -> Box:
-    """Return the central square."""
-    side = max(1, round(min(height, width) * _CENTRE_SHARE))
+def centre_box(height: int, width: int, share: float = CENTRE_SHARE) -> Box:
+    """Return the central square, whose side is a share of the picture's shorter side."""
+    side = max(1, round(min(height, width) * share))
     return (height - side) // 2, (width - side) // 2, side, side
 
 
-def random_box(height: int, width: int, key: int) -> Box:
-    """Return a box of random area, aspect ratio and position, a function of the key."""
+def random_box(
+    height: int,
+    width: int,
+    key: int,
+    scale: tuple[float, ...] = Augmentation.crop_scale,
+    ratio: tuple[float, ...] = Augmentation.crop_ratio,
+    centre_share: float = CENTRE_SHARE,
+) -> Box:
+    """Return a box of random area, aspect ratio and position, a function of the key; the central one if none fits."""
+    low, high = map(math.log, ratio)
     for attempt in range(_CROP_TRIES):
-        area, ratio, down, right = (make_key(key, attempt, draw) / 2**64 for draw in range(4))
-        area = height * width * (_CROP_AREA[0] + area * (_CROP_AREA[1] - _CROP_AREA[0]))
-        low, high = map(math.log, _CROP_RATIO)
-        ratio = math.exp(low + ratio * (high - low))
-        rows, columns = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
+        area, shape, down, right = (make_key(key, attempt, draw) / 2**64 for draw in range(4))
+        area = height * width * (scale[0] + area * (scale[1] - scale[0]))
+        shape = math.exp(low + shape * (high - low))
+        rows, columns = round(math.sqrt(area / shape)), round(math.sqrt(area * shape))
         if 0 < rows <= height and 0 < columns <= width:
             return int(down * (height - rows + 1)), int(right * (width - columns + 1)), rows, columns
-    return centre_box(height, width)
+    return centre_box(height, width, centre_share)
 
 
 def typical_side(images: int, shorter_side: Callable[[int], int]) -> int:

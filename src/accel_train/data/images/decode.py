@@ -1,62 +1,109 @@
-"""Decodes a window of a picture file to upright RGB pixels.
+"""Decodes a window of a picture file to upright RGB pixels; a damaged file is an error.
 
 Shape suffixes: H height, W width, C channels.
 """
 
-import io
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
+from accel_train.config.defaults import MOST_PIXELS
 from accel_train.data.images.crops import Box
 from accel_train.data.images.exif import read_orientation
+from accel_train.data.images.jpeg import without_harmless_faults
+from accel_train.data.images.pillow import check_size, decode_with_pillow
+from accel_train.data.images.png import SIGNATURE as PNG
+from accel_train.data.images.png import checked_png
 
+Pixels = NDArray[np.uint8]
+
+_JPEG = b"\xff\xd8"
 _FRACTIONS = (8, 4, 2)  # 1/8, 1/4 and 1/2: libjpeg-turbo is no faster at fractions between them (7/8, 3/4, …)
 _MIRRORED = ((1, 1), (1, -1), (-1, -1), (-1, 1))  # vertical, horizontal stride of EXIF orientations 1–4, and of 5–8
-_SIXTEEN_BITS = frozenset({"I;16", "I;16L", "I;16B", "I;16N", "I"})
+_COLOURS = {"YCbCr": "RGB", "Gray": "RGB", "RGB": "RGB", "CMYK": "CMYK", "YCCK": "CMYK"}
+"""What simplejpeg decodes each of its colour spaces to."""
+_UNSUPPORTED = "Could not determine"
+"""In the message of simplejpeg for a JPEG with sampling factors or a colour space that it does not know."""
 
 
-def decode_window(file: bytes, choose_box: Callable[[int, int], Box], enough: int) -> NDArray[np.uint8]:
+def decode_window(
+    file: bytes, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int = MOST_PIXELS
+) -> Pixels:
     """Return the pixels_HWC of the box that `choose_box` computes from the picture's height and width.
 
-    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if each side of the box keeps at least `enough` pixels.
-    simplejpeg is twice as fast as Pillow and gives the same pixels. It decodes grey and RGB JPEGs for which libjpeg
-    reports no warning. Pillow decodes everything else, and distinguishes harmless warnings from damage.
+    A JPEG, unless it is CMYK, is decoded at 1/2, 1/4 or 1/8 of its size if each side of the box keeps `enough` pixels.
+    simplejpeg is twice as fast as Pillow, gives the same pixels, and stops at what libjpeg only warns of: a damaged
+    JPEG would be grey in parts. Pillow decodes all other pictures, and JPEGs that simplejpeg does not know.
 
     Raises:
-        Exception: the file is damaged or not a picture; Pillow's plugins raise any type, such as struct.error.
+        Exception: the file is damaged, not a picture, or has more than `most_pixels`; Pillow's plugins raise any type,
+            such as struct.error.
     """
-    if _is_rgb_jpeg(file):
-        with suppress(ValueError):
-            return _decode_jpeg(file, choose_box, enough)
-    pixels_HWC = _decode_with_pillow(file)
-    return _cut(pixels_HWC, choose_box(*pixels_HWC.shape[:2]))
+    if not file:
+        raise ValueError("the file is empty")
+    if file.startswith(_JPEG):
+        try:
+            return _decode_jpeg(file, choose_box, enough, most_pixels)
+        except _UnsupportedJpegError:
+            pass
+    elif file.startswith(PNG):
+        file = checked_png(file, most_pixels)
+    pixels_HWC, orientation = decode_with_pillow(file, most_pixels)
+    pixels_HWC = _upright(pixels_HWC, orientation)
+    window_HWC = _cut(pixels_HWC, choose_box(*pixels_HWC.shape[:2]))
+    return window_HWC if window_HWC.flags.writeable else window_HWC.copy()
 
 
-def _is_rgb_jpeg(file: bytes) -> bool:
+class _UnsupportedJpegError(ValueError):
+    """simplejpeg cannot decode the JPEG, which may be valid."""
+
+
+def _decode_jpeg(file: bytes, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int) -> Pixels:
     try:
-        return simplejpeg.decode_jpeg_header(file)[2] in ("YCbCr", "Gray", "RGB")
-    except ValueError:
-        return False
+        return _decode_strictly(file, choose_box, enough, most_pixels)
+    except ValueError as error:
+        if _UNSUPPORTED in str(error):
+            raise _UnsupportedJpegError from None
+        mended = without_harmless_faults(file)
+        if mended == file:
+            raise
+    return _decode_strictly(mended, choose_box, enough, most_pixels)
 
 
-def _decode_jpeg(file: bytes, choose_box: Callable[[int, int], Box], enough: int) -> NDArray[np.uint8]:
-    height, width = map(int, simplejpeg.decode_jpeg_header(file)[:2])
+def _decode_strictly(file: bytes, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int) -> Pixels:
+    try:
+        height, width, colour, _ = simplejpeg.decode_jpeg_header(file)
+    except KeyError:  # sampling factors without a name
+        raise _UnsupportedJpegError from None
+    check_size(height, width, most_pixels)
+    if colour not in _COLOURS:
+        raise _UnsupportedJpegError
     orientation = read_orientation(file)
-    sideways = orientation > 4
-    upright = (width, height) if sideways else (height, width)
+    upright = (width, height) if orientation > 4 else (height, width)
     box = choose_box(*upright)
+    if _COLOURS[colour] == "CMYK":
+        return _from_cmyk(_cut(_upright(simplejpeg.decode_jpeg(file, "CMYK"), orientation), box))
     fraction = next((f for f in _FRACTIONS if min(box[2:]) >= f * enough), 1)
     pixels_HWC = simplejpeg.decode_jpeg(file, min_height=-(-height // fraction), min_width=-(-width // fraction))
-    if sideways:
+    pixels_HWC = _upright(pixels_HWC, orientation)
+    return _cut(pixels_HWC, _scaled(box, upright, pixels_HWC.shape[:2]))
+
+
+def _from_cmyk(inks_HWC: Pixels) -> Pixels:
+    """Convert as Pillow does: files hold the complement of the inks, as Adobe's programs write it."""
+    height, width, _ = inks_HWC.shape
+    return np.array(Image.frombuffer("CMYK", (width, height), inks_HWC, "raw", "CMYK;I", 0, 1).convert("RGB"))
+
+
+def _upright(pixels_HWC: Pixels, orientation: int) -> Pixels:
+    """Return a view of the pixels that is upright; the orientation is EXIF's."""
+    if orientation > 4:
         pixels_HWC = pixels_HWC.swapaxes(0, 1)
     down, right = _MIRRORED[(orientation - 1) % 4]
-    return _cut(pixels_HWC[::down, ::right], _scaled(box, upright, pixels_HWC.shape[:2]))
+    return pixels_HWC[::down, ::right]
 
 
 def _scaled(box: Box, full: tuple[int, int], decoded: tuple[int, ...]) -> Box:
@@ -66,21 +113,6 @@ def _scaled(box: Box, full: tuple[int, int], decoded: tuple[int, ...]) -> Box:
     return min(round(top), decoded[0] - rows), min(round(left), decoded[1] - columns), rows, columns
 
 
-def _cut(pixels_HWC: NDArray[np.uint8], box: Box) -> NDArray[np.uint8]:
+def _cut(pixels_HWC: Pixels, box: Box) -> Pixels:
     top, left, rows, columns = box
     return np.ascontiguousarray(pixels_HWC[top : top + rows, left : left + columns])
-
-
-def _decode_with_pillow(file: bytes) -> NDArray[np.uint8]:
-    try:
-        with Image.open(io.BytesIO(file)) as picture:
-            return np.array(_as_rgb(ImageOps.exif_transpose(picture)))
-    except UnidentifiedImageError:  # its message names the buffer
-        raise ValueError("not a picture of a known format") from None
-
-
-def _as_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode in _SIXTEEN_BITS:  # convert() would clip values at 255
-        values: NDArray[Any] = np.asarray(picture).astype(np.int64) >> 8
-        picture = Image.fromarray(values.clip(0, 255).astype(np.uint8))
-    return picture.convert("RGB")

@@ -26,7 +26,7 @@ UNFINISHED = "unfinished.json"
 """The manifest while packing is unfinished: it lists the shards that are complete."""
 _FORMAT = 3
 _SUFFIX = ".safetensors"
-_SHARD = rf"(train|val|all)-\d{{5,12}}{re.escape(_SUFFIX)}"
+_SHARD = rf"(train|val|test|all)-\d{{5,12}}{re.escape(_SUFFIX)}"
 FILES = rf"{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}|{_SHARD}"
 """Pattern of the files of a packed folder."""
 
@@ -81,15 +81,20 @@ class Manifest:
     """Shorter side of a picture, pixels; smaller pictures keep their size."""
     classes: list[Text]
     splits: dict[Text, list[Count]]
-    """Number of pictures of each class, in stored order; keys are train and val, or all."""
+    """Number of pictures of each class, in stored order; keys are train, val and perhaps test, or all."""
     pictures_per_shard: Positive
     shards: dict[ShardName, ShardChecksum]
     """By file name."""
+    labels: Text | None = None
+    """File with the labels of the pictures; None if their folders are the labels."""
+    label_column: Text | None = None
+    on_bad_image: Text = "stop"
+    """skip: pictures that cannot be read are left out."""
     format: int = _FORMAT
 
     def __post_init__(self) -> None:
         """Raise ValueError if values contradict each other: the file may be somebody else's."""
-        if set(self.splits) not in ({"train", "val"}, {"all"}):
+        if set(self.splits) - {"test"} != {"train", "val"} and set(self.splits) != {"all"}:
             raise ValueError(f"the splits are {', '.join(map(shown, self.splits))}")
         for split, counts in self.splits.items():
             if len(counts) != len(self.classes):
@@ -111,7 +116,10 @@ class Manifest:
 
     def command(self, folder: Path) -> str:
         """Return the command that packs this source to a folder."""
-        return shlex.join(["accel_train", "pack", self.source, str(folder), "--side", str(self.side)])
+        options = {"--side": self.side, "--labels": self.labels, "--label-column": self.label_column}
+        options["--on-bad-image"] = self.on_bad_image if self.on_bad_image != "stop" else None
+        given = [str(part) for option, value in options.items() if value is not None for part in (option, value)]
+        return shlex.join(["accel_train", "pack", self.source, str(folder), *given])
 
     def write(self, path: Path) -> None:
         write_file(path, json.dumps(asdict(self), indent=1).encode())
@@ -149,24 +157,27 @@ def fingerprint(splits: "Mapping[str, FolderSource]") -> str:
     """
     digest = hashlib.sha256()
     for split, source in splits.items():
-        for path in source.paths:
+        for path, labelled in zip(source.paths, source.labelled_paths(), strict=True):
             try:
                 status = os.stat(f"{source.root}/{path}")  # noqa: PTH116 - three times as fast as Path's
             except OSError as error:
                 raise UserError(f"cannot read {error.filename}: {error.strerror}", "repair it or remove it") from None
-            digest.update(os.fsencode(f"{split}/{path}\0{status.st_size}\0{status.st_mtime_ns}\n"))
+            digest.update(os.fsencode(f"{split}/{labelled}\0{status.st_size}\0{status.st_mtime_ns}\n"))
     return digest.hexdigest()
 
 
 def source_note(manifest: Manifest, folder: Path) -> str | None:
     """Return a note if the source still exists but differs from what was packed to a folder, or cannot be listed."""
-    from accel_train.data.sources.folder import list_folder
+    from accel_train.data.sources.base import LabelsFrom
+    from accel_train.data.sources.folder import list_pictures
 
     source = Path(manifest.source)
     if not os.path.isdir(source):  # noqa: PTH112 - Path's raises if it has no permission
         return None
     try:
-        if fingerprint(list_folder(source).splits) == manifest.fingerprint:
+        labels = LabelsFrom(Path(manifest.labels) if manifest.labels else None, manifest.label_column)
+        found = list_pictures(source, labels, with_test="test" in manifest.splits)
+        if fingerprint(found.splits) == manifest.fingerprint:
             return None
     except UserError as error:
         return f"{source} cannot be compared with {folder}, which was packed from it: {error.message}"

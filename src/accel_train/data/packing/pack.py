@@ -4,35 +4,30 @@ Shape suffixes: C channels, H height, W width.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader
 
-from accel_train.data.images.crops import Box
+from accel_train.config.defaults import MOST_PIXELS
 from accel_train.data.packing.manifest import (
     FILES,
     MANIFEST,
     UNFINISHED,
     Manifest,
-    ShardChecksum,
-    checksum_of,
     fingerprint,
     is_packed,
     read_manifest,
 )
-from accel_train.data.packing.shard import ShardBuilder
-from accel_train.data.sources.folder import Listing, list_folder
-from accel_train.data.sources.picture_files import FolderSource, read_window
-from accel_train.data.sources.split import path_hash
+from accel_train.data.packing.shard_writer import Event, Job, ShardDone, ShardWriter, UnreadablePicture
+from accel_train.data.sources.base import LabelsFrom, Listing
+from accel_train.data.sources.folder import list_pictures
+from accel_train.data.sources.names import is_saved
+from accel_train.data.sources.picture_files import FolderSource
 from accel_train.errors import UserError
-from accel_train.loggers.text import quoted
-from accel_train.system.atomic_files import clean, write_file
+from accel_train.loggers.text import quantity, quoted
+from accel_train.system.atomic_files import clean
 from accel_train.system.folder_lock import FolderLock
 from accel_train.system.regular_files import kind_of
 from accel_train.system.worker_signals import serve_parent
@@ -40,15 +35,10 @@ from accel_train.system.worker_signals import serve_parent
 _PICTURES_PER_SHARD = 256
 """Pictures of 256 × 341 pixels make 67 MB; a worker holds two copies while it writes a shard."""
 _PICTURES_PER_REPORT = 16
+_USUAL_LABELS = LabelsFrom()
 
 
-@dataclass(frozen=True)
-class ShardDone:
-    """A shard is complete: written just now, or found valid."""
-
-    name: str
-    checksum: ShardChecksum
-    was_there: bool
+LeaveOut = Callable[[Listing[FolderSource]], Listing[FolderSource]]
 
 
 @dataclass(frozen=True)
@@ -69,8 +59,12 @@ class Packing:
         return sum(len(self.manifest.shard_names(split)) for split in self.listing.splits)
 
 
-def begin(source: Path, folder: Path, side: int) -> Packing:
+def begin(
+    source: Path, folder: Path, side: int, labels: LabelsFrom = _USUAL_LABELS, leave_out: LeaveOut | None = None
+) -> Packing:
     """List the pictures and prepare the folder; shards of the same pictures at the same size are kept.
+
+    `leave_out` returns a listing without the pictures that cannot be read.
 
     Raises:
         UserError: the source cannot be packed, or the folder cannot be used.
@@ -81,12 +75,14 @@ def begin(source: Path, folder: Path, side: int) -> Packing:
         raise UserError(f"cannot list {source}: {error.strerror}", "make it readable, or give another folder") from None
     if not found:
         raise UserError(f"there is no folder {source}", "give one that holds CLASS/…, or train/CLASS/… and val/CLASS/…")
-    if is_packed(source):
-        raise UserError(f"{source} is already packed", f"train on it with: accel_train train --data {quoted(source)}")
+    if kind := "already packed" if is_packed(source) else "a Hugging Face data set" if is_saved(source) else "":
+        raise UserError(f"{source} is {kind}", f"train on it with: accel_train train --data {quoted(source)}")
     if folder.resolve().is_relative_to(source.resolve()):
         raise UserError(f"{folder} is inside {source}", "pack to a folder elsewhere")
-    listing = list_folder(source)
-    manifest = _describe(source, listing.splits, side)
+    whole = list_pictures(source, labels, with_test=True)
+    listing = leave_out(whole) if leave_out else whole
+    on_bad_image = "skip" if leave_out else "stop"
+    manifest = _describe(source, fingerprint(whole.splits), listing.splits, side, labels, on_bad_image)
     lock = _lock(folder)
     clean(folder, FILES)
     earlier = next((read_manifest(folder / name) for name in (MANIFEST, UNFINISHED) if (folder / name).exists()), None)
@@ -100,16 +96,17 @@ def begin(source: Path, folder: Path, side: int) -> Packing:
     return Packing(folder, manifest, listing, lock, notes)
 
 
-def pack(packing: Packing, workers: int) -> Iterator[int | ShardDone]:
-    """Write missing and damaged shards; yield the number of pictures done since the last report, and ShardDone.
+def pack(packing: Packing, workers: int, most_pixels: int = MOST_PIXELS) -> Iterator[Event]:
+    """Write missing and damaged shards; yield what is done.
 
     Raises:
-        UserError: a picture cannot be read, or a shard cannot be written.
+        UserError: pictures cannot be read, once all others are packed; or a shard cannot be written.
     """
     folder, shards = packing.folder, dict(packing.manifest.shards)
     jobs = _jobs(packing)
+    unreadable: list[UnreadablePicture] = []
     loader = DataLoader(
-        _ShardWriter(jobs, packing.manifest.side),
+        ShardWriter(jobs, packing.manifest.side, most_pixels),
         batch_size=None,
         num_workers=min(workers, len(jobs)),
         in_order=False,
@@ -118,92 +115,39 @@ def pack(packing: Packing, workers: int) -> Iterator[int | ShardDone]:
     for event in loader:
         if isinstance(event, UserError):
             raise UserError(event.message, event.hint)  # a copy: the original would hold this frame and so the workers
+        if isinstance(event, UnreadablePicture):
+            unreadable.append(event)
         if isinstance(event, ShardDone):
             shards[event.name] = event.checksum
             if not (folder / MANIFEST).exists():
                 replace(packing.manifest, shards=shards).write(folder / UNFINISHED)
         yield event
+    if unreadable:
+        raise _unreadable(unreadable, sum(map(len, packing.listing.splits.values())))
     replace(packing.manifest, shards=dict(sorted(shards.items()))).write(folder / MANIFEST)
     (folder / UNFINISHED).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One shard to verify or to write."""
-
-    path: Path
-    root: Path
-    pictures: Sequence[str]
-    """Paths below the root."""
-    expected: ShardChecksum | None
-
-
-class _ShardWriter(IterableDataset[int | ShardDone | UserError]):
-    """Gives worker w of W every W-th job; yields errors, because raised ones would arrive as strings."""
-
-    def __init__(self, jobs: list[_Job], side: int) -> None:
-        self._jobs = jobs
-        self._side = side
-
-    def __iter__(self) -> Iterator[int | ShardDone | UserError]:
-        worker = get_worker_info()
-        assert worker is not None
-        try:
-            for job in self._jobs[worker.id :: worker.num_workers]:
-                yield from _verify_or_write(job, self._side)
-        except UserError as error:
-            yield error
-
-
-def _verify_or_write(job: _Job, side: int) -> Iterator[int | ShardDone]:
-    if job.expected and job.expected.matches(job.path):
-        yield len(job.pictures)
-        yield ShardDone(job.path.name, job.expected, was_there=True)
-        return
-    builder = ShardBuilder()
-    for count, path in enumerate(job.pictures, 1):
-        pixels_HWC = torch.from_numpy(read_window(f"{job.root}/{path}", _whole, side))
-        builder.add(shrink(pixels_HWC, side), path_hash(path))
-        if count % _PICTURES_PER_REPORT == 0 or count == len(job.pictures):
-            yield (count - 1) % _PICTURES_PER_REPORT + 1
-    content = builder.encode()
-    try:
-        write_file(job.path, content)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {job.path}: {error.strerror}",
-            "make room and run the same command again: finished shards are kept",
-        ) from None
-    checksum = checksum_of(BytesIO(content), builder.index_bytes(content))
-    yield ShardDone(job.path.name, checksum, was_there=False)
-
-
-def _whole(height: int, width: int) -> Box:
-    return 0, 0, height, width
-
-
-def shrink(picture_HWC: Tensor, side: int) -> Tensor:
-    """Resize a picture to a shorter side of `side` pixels; a smaller one keeps its size."""
-    height, width = picture_HWC.shape[:2]
-    shorter = min(height, width)
-    if shorter <= side:
-        return picture_HWC.contiguous()
-    size = (round(height * side / shorter), round(width * side / shorter))
-    picture_1CHW = picture_HWC.permute(2, 0, 1)[None]
-    smaller_1CHW = functional.interpolate(picture_1CHW, size=size, mode="bilinear", antialias=True)
-    return smaller_1CHW[0].permute(1, 2, 0).contiguous()
-
-
-def _describe(source: Path, pictures: Mapping[str, FolderSource], side: int) -> Manifest:
+def _describe(
+    source: Path,
+    fingerprint: str,
+    pictures: Mapping[str, FolderSource],
+    side: int,
+    labels: LabelsFrom,
+    on_bad_image: str,
+) -> Manifest:
     classes = next(iter(pictures.values())).classes
     return Manifest(
         source=str(source.resolve()),
-        fingerprint=fingerprint(pictures),
+        fingerprint=fingerprint,
         side=side,
         classes=list(classes),
         splits={split: found.counts.tolist() for split, found in pictures.items()},
         pictures_per_shard=_PICTURES_PER_SHARD,
         shards={},
+        labels=str(labels.file.resolve()) if labels.file else None,
+        label_column=labels.column,
+        on_bad_image=on_bad_image,
     )
 
 
@@ -232,15 +176,26 @@ def _lock(folder: Path) -> FolderLock:
 def _difference(earlier: Manifest, manifest: Manifest) -> str:
     if earlier.source != manifest.source:
         return f"starting over: {earlier.source} was packed there"
+    if earlier.on_bad_image != manifest.on_bad_image:
+        return f"starting over: it was packed there with --on-bad-image {earlier.on_bad_image}"
     if earlier.side != manifest.side:
         return f"starting over: pictures there have a shorter side of {earlier.side}"
     return f"starting over: {manifest.source} has changed"
 
 
-def _jobs(packing: Packing) -> list[_Job]:
+def _unreadable(found: Sequence[UnreadablePicture], pictures: int) -> UserError:
+    if len(found) == 1:
+        return UserError(found[0].message, "repair it or remove it")
+    return UserError(
+        f"{len(found):,} of {quantity(pictures, 'picture')} cannot be read",
+        "repair or remove them, and run the same command again",
+    )
+
+
+def _jobs(packing: Packing) -> list[Job]:
     manifest, jobs = packing.manifest, []
     for split, source in packing.listing.splits.items():
         for number, name in enumerate(manifest.shard_names(split)):
             paths = source.paths[number * manifest.pictures_per_shard : (number + 1) * manifest.pictures_per_shard]
-            jobs.append(_Job(packing.folder / name, source.root, paths, manifest.shards.get(name)))
+            jobs.append(Job(packing.folder / name, source.root, paths, manifest.shards.get(name)))
     return jobs

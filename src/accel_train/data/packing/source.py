@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from accel_train.data.images.crops import crop_box, typical_side
+from accel_train.data.images.crops import typical_side
 from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, Manifest, read_manifest, source_note
 from accel_train.data.packing.shard import MappedShards, ShardFile
-from accel_train.data.sources.base import DataSet, Ids, Request, View, crop_keys
-from accel_train.data.sources.folder import Listing, folder_data
+from accel_train.data.sources.base import DataSet, Ids, Listing, Request, View, crop_keys
+from accel_train.data.sources.folder import picture_data
 from accel_train.data.sources.names import labels_of
 from accel_train.data.sources.split import refuse_val_fraction, split_ids
 from accel_train.errors import UserError
@@ -69,49 +68,63 @@ class PackedSource:
         ids_B = torch.from_numpy(np.asarray(ids))
         rows_B: list[int] = self.rows_N[ids_B].tolist()
         self.shards.check(rows_B)
-        images = [
-            self._picture(row, key, view.size) for row, key in zip(rows_B, crop_keys(ids, keys, view), strict=True)
-        ]
+        images = [self._picture(row, key, view) for row, key in zip(rows_B, crop_keys(ids, keys, view), strict=True)]
         return torch.cat(images), self.labels_N[ids_B]
+
+    def pixels(self, image_id: int) -> Tensor:
+        """Return the pixels_HWC of a whole picture."""
+        row = int(self.rows_N[image_id])
+        self.shards.check([row])
+        shard, position = self.shards.find(row)
+        first, height, width = (int(of[position]) for of in (shard.offsets, shard.heights, shard.widths))
+        return shard.pixels[first : first + 3 * height * width].view(height, width, 3)
 
     def only(self, ids: NDArray[np.int64]) -> Self:
         """Return the source of some of the pictures."""
         return replace(self, rows_N=self.rows_N[torch.from_numpy(ids)], labels_N=self.labels_N[torch.from_numpy(ids)])
 
-    def _picture(self, row: int, key: int | None, size: int) -> Tensor:
+    def _picture(self, row: int, key: int | None, view: View) -> Tensor:
         shard, position = self.shards.find(row)
         height, width = int(shard.heights[position]), int(shard.widths[position])
-        top, left, rows, columns = crop_box(height, width, key)
+        top, left, rows, columns = view.box(height, width, key)
         first = int(shard.offsets[position]) + 3 * (top * width + left)
         window_1CHW = shard.pixels.as_strided((1, 3, rows, columns), (3 * height * width, 1, 3 * width, 3), first)
         # torch's resize copies an input that is not dense; channels last saves it unpacking the pixels.
         dense_1CHW = window_1CHW.contiguous(memory_format=torch.channels_last)
-        return functional.interpolate(dense_1CHW, size=(size, size), mode="bilinear", antialias=True)
+        return view.resized(dense_1CHW)
 
 
 def open_packed(request: Request) -> DataSet:
     root = Path(request.name)
     manifest = _read_complete(root)
     classes = tuple(manifest.classes)
-    splits = {split: _open_split(root, manifest, split, classes, str(root)) for split in manifest.splits}
+    wanted = [split for split in manifest.splits if split != "test" or request.with_test]
+    splits = {split: _open_split(root, manifest, split, classes, str(root)) for split in wanted}
     if "all" in splits:
         pictures = splits["all"]
-        ids = split_ids(request, Path(manifest.source), classes, pictures.labels_N.numpy(), pictures.path_hashes)
+        ids = split_ids(
+            request, manifest.labels or manifest.source, classes, pictures.labels_N.numpy(), pictures.path_hashes
+        )
         train, val = map(pictures.only, ids)
     else:
-        refuse_val_fraction(request)
+        refuse_val_fraction(request, request.name)
         train, val = splits["train"], splits["val"]
-    return folder_data(request, train, val)
+    return picture_data(f"from {request.name}", train, val, Listing(splits))
 
 
-def open_packed_for_evaluation(root: Path, classes: tuple[str, ...], owner: str) -> Listing[PackedSource]:
-    """Open a packed folder's val split, or all of it if it has none, with the labels of the owner's classes.
+def open_packed_for_evaluation(
+    root: Path, classes: tuple[str, ...], owner: str, split: str = "val"
+) -> Listing[PackedSource]:
+    """Open a split of a packed folder, val or test, with the labels of the owner's classes; as val all if it has none.
 
     Raises:
-        UserError: the folder has a class that the owner lacks, or is incomplete.
+        UserError: the folder has no such split, has a class that the owner lacks, or is incomplete.
     """
     manifest = _read_complete(root)
-    split = "val" if "val" in manifest.splits else "all"
+    if split == "test" and "test" not in manifest.splits:
+        raise UserError(f"{root} has no split test", "leave out --split, or pack a folder that has test/")
+    if split not in manifest.splits:
+        split = "all"
     return Listing({split: _open_split(root, manifest, split, classes, owner)})
 
 

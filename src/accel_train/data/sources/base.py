@@ -4,19 +4,21 @@ Shape suffixes: B images, C channels, H height, W width.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from accel_train.data.images.view import View as View  # noqa: PLC0414 - exports it
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
+from accel_train.models.base import Interpolation
 
 LABELS_HINT = "a label is the index of its class in `classes`"
 Ids = Sequence[int] | NDArray[np.int64]
@@ -27,16 +29,6 @@ def as_list(ids: Ids) -> list[int]:
     """Return ids as Python integers, for code that takes one image at a time."""
     numbers: list[int] = np.asarray(ids).tolist()
     return numbers
-
-
-@dataclass(frozen=True)
-class View:
-    """How pictures of any size are cropped and resized; sources of images of one size ignore it."""
-
-    size: int
-    """Height and width of the images returned, pixels."""
-    random_crop: bool
-    """Crop each image that has a random key at random; images without one get the central crop."""
 
 
 class Source(Protocol):
@@ -132,6 +124,16 @@ def pixel_statistics(source: Source) -> tuple[tuple[float, ...], tuple[float, ..
 
 
 @dataclass(frozen=True)
+class LabelsFrom:
+    """Where the labels of images come from, if not from the names of their folders or the data set itself."""
+
+    file: Path | None = None
+    """A CSV or Parquet file."""
+    column: str | None = None
+    """Its column, or that of a table; None for the usual name."""
+
+
+@dataclass(frozen=True)
 class Request:
     """The options that select a data set."""
 
@@ -139,6 +141,9 @@ class Request:
     directory: Path | None
     val_fraction: float | None
     seed: int
+    labels: LabelsFrom = LabelsFrom()
+    with_test: bool = False
+    """Open the test split too, if there is one."""
     download: bool = True
     """False if `directory` comes from a file that may not decide where something is written."""
 
@@ -146,6 +151,21 @@ class Request:
     def download_folder(self) -> Path:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return self.directory or Path(base) / "accel_train"
+
+
+Source_co = TypeVar("Source_co", bound=Source, covariant=True)
+
+
+@dataclass(frozen=True)
+class Listing(Generic[Source_co]):
+    """The pictures of a folder, and what is ignored in it."""
+
+    splits: Mapping[str, Source_co]
+    """train, val and perhaps test; or all. In evaluation val, test or all."""
+    ignored_files: int = 0
+    """Files that are not pictures."""
+    notes: tuple[str, ...] = ()
+    """What else the user should know of the layout, one sentence each."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +184,10 @@ class DataSet:
     ignored_files: int = 0
     notes: tuple[str, ...] = ()
     """What the user should know of how the images are stored, one sentence each."""
+    interpolation: Interpolation = "bilinear"
+    """How images are resized."""
+    test: Source | None = None
+    """None if there is none, or if it was not asked for."""
 
 
 @contextmanager

@@ -5,10 +5,9 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from accel_train.data.images.endings import is_picture
 from accel_train.data.sources.names import left_by_programs
 from accel_train.errors import UserError
-
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".ppm", ".pgm", ".tif", ".tiff"})
 
 
 @dataclass
@@ -42,7 +41,7 @@ def read_entries(folder: str, real_path: Callable[[str], str]) -> Entries:
                 if name.startswith("."):
                     found.hidden.append(name)
                 elif entry.is_file(follow_symlinks=False):  # by far the most; costs nothing
-                    if _is_picture(name):
+                    if is_picture(name):
                         found.pictures[name] = entry.stat(follow_symlinks=False).st_size
                     else:
                         found.others.append(name)
@@ -63,10 +62,6 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(ordered, key=lambda name: unicodedata.normalize("NFC", name))
 
 
-def _is_picture(name: str) -> bool:
-    return name[name.rfind(".") :].lower() in EXTENSIONS
-
-
 def _add_special(found: Entries, entry: os.DirEntry[str], real_path: Callable[[str], str]) -> None:
     """Add a folder, a link or what is neither a file nor a folder."""
     is_link = entry.is_symlink()
@@ -76,7 +71,7 @@ def _add_special(found: Entries, entry: os.DirEntry[str], real_path: Callable[[s
         else:
             found.folders[entry.name] = is_link
     elif entry.is_file():
-        if _is_picture(entry.name):
+        if is_picture(entry.name):
             found.pictures[entry.name] = entry.stat().st_size
             found.linked[entry.name] = _folder_of_file(entry.path, real_path)
         else:

@@ -1,18 +1,21 @@
-"""Labels without images, for a process that computes none of the layers that see images.
+"""Labels without images: those of a whole source, or of batches for a process that computes no layer that sees images.
 
-Shape suffixes: B images of a batch.
+Shape suffixes: B images of a batch, N images of a source.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from accel_train.data.packing.source import PackedSource
-from accel_train.data.sources.base import Ids, Source, Subset, View
+from accel_train.data.sources.base import LABELS_HINT, Ids, Source, Subset, View, label_problem
+from accel_train.data.sources.encoded_images import TableSource
 from accel_train.data.sources.memory import MemorySource
 from accel_train.data.sources.picture_files import FolderSource
+from accel_train.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,33 @@ def _labels(source: Source, ids: Ids, keys: Ids | None, view: View) -> Tensor:
     ids_B = np.asarray(ids)
     if isinstance(source, Subset):
         return _labels(source.source, source.ids[ids_B], keys, view)
-    if isinstance(source, FolderSource):
+    if isinstance(source, FolderSource | TableSource):
         return torch.from_numpy(source.labels[ids_B])
     if isinstance(source, MemorySource | PackedSource):
         return source.labels_N.index_select(0, torch.from_numpy(ids_B).to(source.labels_N.device))
     return source.read(ids, keys, view)[1]
+
+
+def labels_of(source: Source) -> NDArray[np.int64] | None:
+    """Return the labels_N of a source; None if a user's own source does not give them.
+
+    Raises:
+        UserError: a user's own source gives labels that cannot be right.
+    """
+    if isinstance(source, Subset):
+        whole = labels_of(source.source)
+        return None if whole is None else whole[source.ids]
+    if isinstance(source, MemorySource | PackedSource):
+        return source.labels_N.cpu().numpy()
+    given = getattr(source, "labels", None)
+    if given is None:
+        return None
+    labels_N = np.asarray(given)
+    if labels_N.dtype.kind in "iu":
+        labels_N = labels_N.astype(np.int64)
+        problem = label_problem(torch.from_numpy(labels_N), range(len(source)), len(source.classes))
+    else:
+        problem = f"the labels are {labels_N.dtype}, not whole numbers"
+    if problem:
+        raise UserError(problem, LABELS_HINT)
+    return labels_N

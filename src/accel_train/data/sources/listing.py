@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from accel_train.data.images.endings import ending_of, missing_decoder
 from accel_train.data.sources.entries import Entries, in_order, read_entries
 from accel_train.data.sources.names import SplitName, class_name, is_ours, refuse_alike, split_name
 from accel_train.errors import UserError
@@ -32,7 +33,6 @@ class FolderLister:
     """
 
     def __init__(self, root: Path) -> None:
-        self.ignored_files = 0
         self.met_links = False
         self._root = root
         self._real_path = cache(os.path.realpath)
@@ -43,6 +43,8 @@ class FolderLister:
         """The class folder of each folder listed, by real path."""
         self._links: list[tuple[str, str, str]] = []
         """Of each picture that is a link: its path, its folder and the folder of the file, the last two real."""
+        self._ignored: Counter[str] = Counter()
+        """Files of other kinds, by ending."""
         self._left: Counter[str] = Counter()
         self._ours: list[str] = []
         self._notes: list[str] = []
@@ -51,9 +53,17 @@ class FolderLister:
         self._note_strays(str(root), self._top)
 
     @property
+    def ignored_files(self) -> int:
+        """Number of files of other kinds."""
+        return self._ignored.total()
+
+    @property
     def notes(self) -> tuple[str, ...]:
-        """What is ignored, except single files; one sentence each."""
+        """What is ignored; one sentence each."""
         notes = list(self._notes)
+        if self._ignored:
+            most_first = sorted(self._ignored.items(), key=lambda item: (-item[1], item[0]))
+            notes.append(f"files of other kinds are ignored: {some([_ignored(*item) for item in most_first])}")
         if self._left:
             left = [f"{count:,} × {name}" for name, count in sorted(self._left.items())]
             notes.append(f"folders of other programs are ignored: {some(left)}")
@@ -147,7 +157,7 @@ class FolderLister:
         return entries
 
     def _ignore(self, entries: Entries) -> None:
-        self.ignored_files += len(entries.others)
+        self._ignored.update(map(ending_of, entries.others))
         self._left.update(entries.left)
 
     def _note_strays(self, path: str, entries: Entries) -> None:
@@ -171,6 +181,11 @@ def some(names: Sequence[str]) -> str:
     """List the first names."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + f" and {more:,} more" * (more > 0)
+
+
+def _ignored(ending: str, count: int) -> str:
+    way = missing_decoder(ending)
+    return f"{count:,} × {ending or 'no ending'}" + f" ({way})" * bool(way)
 
 
 def _of_several_kinds(folders: Iterable[str]) -> dict[str, SplitName]:

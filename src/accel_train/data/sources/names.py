@@ -4,10 +4,13 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from accel_train.errors import UserError
 
+HUB = "hf:"
+"""Begins the names of data sets of the Hugging Face Hub."""
 _WORDS = {
     "train": ("train", "training", "trn"),
     "val": ("val", "valid", "validation", "dev"),
@@ -45,6 +48,17 @@ def split_name(folder: str) -> SplitName | None:
     if len(kinds) != 1:
         return None
     return SplitName(kinds[0], " ".join(word for word in words if word not in _KINDS and word not in _ADDED))
+
+
+def is_hub_name(data: str) -> bool:
+    """Return whether a data set is named as hf:NAME or hf:NAME:CONFIGURATION."""
+    return data.startswith(HUB)
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether `save_to_disk` of the library `datasets` has written a folder."""
+    names = ("dataset_dict.json", "state.json")
+    return any(os.path.isfile(folder / name) for name in names)  # noqa: PTH113 - Path's may raise
 
 
 def left_by_programs(folder: str) -> bool:

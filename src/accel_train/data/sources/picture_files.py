@@ -14,13 +14,14 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
-from torch.nn import functional
 
-from accel_train.data.images.crops import Box, crop_box, typical_side
+from accel_train.config.defaults import MOST_PIXELS
+from accel_train.data.images.crops import Box, typical_side
 from accel_train.data.images.decode import decode_window
-from accel_train.data.sources.base import Ids, View, as_list, crop_keys
+from accel_train.data.images.pillow import stored_size
+from accel_train.data.images.view import View
+from accel_train.data.sources.base import Ids, as_list, crop_keys
 from accel_train.data.sources.names import normalized
 from accel_train.data.sources.split import path_hash
 from accel_train.errors import LocalError, UserError
@@ -28,15 +29,23 @@ from accel_train.errors import LocalError, UserError
 
 @dataclass(frozen=True)
 class FolderSource:
-    """Picture files; a label is the index in `classes` of the name of the top folder."""
+    """Picture files; a label is the index in `classes` of the name of the top folder, or what a file of labels says."""
 
     classes: tuple[str, ...]
     root: Path
     paths: tuple[str, ...]
-    """Relative to `root`; the first part is the class."""
+    """Relative to `root`."""
     labels: NDArray[np.int64]
     sizes: NDArray[np.int64]
     """Of the files, bytes."""
+    labels_in_paths: bool = True
+    """Whether the first part of each path is its class."""
+
+    def labelled_paths(self) -> tuple[str, ...]:
+        """The path of each picture, after its class: a picture whose label has changed is another one."""
+        if self.labels_in_paths:
+            return self.paths
+        return tuple(f"{self.classes[label]}/{path}" for label, path in zip(self.labels, self.paths, strict=True))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -51,8 +60,8 @@ class FolderSource:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the paths and sizes."""
-        digest = hashlib.sha256(normalized("\0".join(self.paths)).encode("utf-8", "surrogateescape"))
+        """Hash of the paths, labels and sizes."""
+        digest = hashlib.sha256(normalized("\0".join(self.labelled_paths())).encode("utf-8", "surrogateescape"))
         digest.update(self.sizes.astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -73,27 +82,40 @@ class FolderSource:
         shape = (len(ids), 3, view.size, view.size)
         images_BCHW = torch.empty(shape, dtype=torch.uint8, memory_format=torch.channels_last)  # as decoders write
         for position, (image_id, key) in enumerate(zip(as_list(ids), crop_keys(ids, keys, view), strict=True)):
-            images_BCHW[position] = self._picture(image_id, key, view.size)
+            images_BCHW[position] = self._picture(image_id, key, view)
         return images_BCHW, torch.from_numpy(self.labels[np.asarray(ids)])
 
+    def encoded(self, image_id: int) -> bytes:
+        """Return the bytes of a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with open(self.path(image_id), "rb", opener=open_at_once) as file:
+            return file.read()
+
     def _shorter_side(self, image_id: int) -> int:
-        path = self._path(image_id)
+        path = self.path(image_id)
         try:
-            with open(path, "rb", opener=_open_file) as file, Image.open(file) as picture:
-                return min(picture.size)
+            with open(path, "rb", opener=open_at_once) as file:
+                return min(stored_size(file))
         except Exception as error:  # Pillow's plugins raise any type
             raise UserError(*_unreadable(path, error)) from None  # every process looks at this picture
 
-    def _path(self, image_id: int) -> str:
+    def path(self, image_id: int) -> str:
+        """Return the path of a file."""
         return f"{self.root}/{self.paths[image_id]}"
 
-    def _picture(self, image_id: int, key: int | None, size: int) -> Tensor:
-        window_HWC = torch.from_numpy(read_window(self._path(image_id), partial(crop_box, key=key), size))
+    def _picture(self, image_id: int, key: int | None, view: View) -> Tensor:
+        box = partial(view.box, key=key)
+        window_HWC = torch.from_numpy(read_window(self.path(image_id), box, view.size, view.most_pixels))
         window_1CHW = window_HWC[None].permute(0, 3, 1, 2)  # these strides make torch keep it channels last
-        return functional.interpolate(window_1CHW, size=(size, size), mode="bilinear", antialias=True)[0]
+        return view.resized(window_1CHW)[0]
 
 
-def read_window(path: str, choose_box: Callable[[int, int], Box], enough: int) -> NDArray[np.uint8]:
+def read_window(
+    path: str, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int = MOST_PIXELS
+) -> NDArray[np.uint8]:
     """Return the pixels_HWC of a box of the picture in a file, see :func:`decode_window`.
 
     Raises:
@@ -101,16 +123,17 @@ def read_window(path: str, choose_box: Callable[[int, int], Box], enough: int) -
     """
     try:
         # making a Path takes longer than opening the file
-        with open(path, "rb", opener=_open_file) as file:
-            return decode_window(file.read(), choose_box, enough)
+        with open(path, "rb", opener=open_at_once) as file:
+            return decode_window(file.read(), choose_box, enough, most_pixels)
     except Exception as error:  # damaged bytes make decoders raise any type
         raise LocalError(*_unreadable(path, error)) from None
 
 
-def _open_file(path: str, flags: int) -> int:
+def open_at_once(path: str, flags: int) -> int:
     """Open a file that does not block, even if it has become a FIFO since it was listed."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _unreadable(path: str, error: Exception) -> tuple[str, str]:
-    return f"cannot read the picture {path}: {error}", "repair it or remove it"
+    hint = "repair or remove it; `accel_train check` lists all that cannot be read"
+    return f"cannot read the picture {path}: {error}", hint

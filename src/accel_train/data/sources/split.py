@@ -6,7 +6,6 @@ Shape suffix: N pictures.
 import hashlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +23,14 @@ def path_hash(path: str) -> int:
 
 
 def split_ids(
-    request: Request, root: Path, classes: Sequence[str], labels_N: NDArray[np.int64], path_hashes_N: NDArray[np.int64]
+    request: Request, owner: str, classes: Sequence[str], labels_N: NDArray[np.int64], path_hashes_N: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return training and validation ids: a hash of the seed and its path holds a picture out.
 
     Each class keeps at least one picture on either side.
 
     Raises:
-        UserError: a class folder of `root` has only one.
+        UserError: a class of `owner`, a folder or a file of labels, has only one.
     """
     fraction = 0.2 if request.val_fraction is None else request.val_fraction
     hashes_N = hash_ids(make_key(request.seed, "split"), path_hashes_N).view(np.uint64)
@@ -40,12 +39,14 @@ def split_ids(
     bounds = np.searchsorted(labels_N[by_class_N], np.arange(len(classes) + 1))
     small = np.flatnonzero(np.diff(bounds) < 2)
     if len(small):
-        raise UserError(f"{root / classes[small[0]]} holds 1 picture, too few to split", "add some, or remove it")
+        raise UserError(
+            f"the class {classes[small[0]]} of {owner} has 1 picture, too few to split", "add some, or remove it"
+        )
     held_out_N[by_class_N[bounds[:-1]]] = True
     held_out_N[by_class_N[bounds[1:] - 1]] = False
     return np.flatnonzero(~held_out_N), np.flatnonzero(held_out_N)
 
 
-def refuse_val_fraction(request: Request) -> None:
+def refuse_val_fraction(request: Request, owner: str) -> None:
     if request.val_fraction is not None:
-        raise UserError(f"--val-fraction has no effect: {request.name} has its own val/", "leave it out")
+        raise UserError(f"--val-fraction has no effect: {owner} has its own validation pictures", "leave it out")

@@ -28,7 +28,7 @@ from accel_train.errors import LocalError, UserError
 from accel_train.rng import seed_libraries
 
 _TRACEBACK = "mend your code; accel_train --debug … prints the traceback"
-_SPLITS = ("training data", "validation data")
+_SPLITS = ("training data", "validation data", "test data")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,12 @@ class ItemSource:
     def counts(self) -> Any:
         """As the items tell."""
         return getattr(self.items, "counts", None)
+
+    @property
+    def labels(self) -> Any:
+        """As the items tell; data sets of torchvision call them targets, and may change them when they are read."""
+        changed = getattr(self.items, "target_transform", None) is not None
+        return getattr(self.items, "labels", None if changed else getattr(self.items, "targets", None))
 
     @property
     def fingerprint(self) -> Any:
@@ -95,7 +101,7 @@ class ItemSource:
 
 
 def open_function(request: Request) -> DataSet:
-    """Call the user's function for its training and validation data.
+    """Call the user's function for its training and validation data, and test data if it has them.
 
     Raises:
         UserError: it cannot be imported, or returns something else.
@@ -107,16 +113,17 @@ def open_function(request: Request) -> DataSet:
             raise
         except Exception as error:
             raise UserError(f"--data {request.name}: {type(error).__name__}: {error}", _TRACEBACK) from error
-    if not isinstance(returned, tuple) or len(returned) != 2:
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
         raise UserError(f"--data {request.name} did not return a pair", "return (training data, validation data)")
-    named = zip(returned, _SPLITS, strict=True)
-    train, val = (_as_source(data, f"--data {request.name}: {split}") for data, split in named)
-    if tuple(train.classes) != tuple(val.classes):
-        raise UserError(
-            f"--data {request.name}: training and validation data have different classes",
-            "give both the same `classes`",
-        )
-    return DataSet("module", f"from {request.name}", train, val, *pixel_statistics(train))
+    named = zip(returned, _SPLITS, strict=False)
+    train, *others = (_as_source(data, f"--data {request.name}: {split}") for data, split in named)
+    for split, source in zip(_SPLITS[1:], others, strict=False):
+        if tuple(train.classes) != tuple(source.classes):
+            raise UserError(
+                f"--data {request.name}: training and {split} have different classes", "give both the same `classes`"
+            )
+    test = others[1] if len(others) > 1 else None
+    return DataSet("module", f"from {request.name}", train, others[0], *pixel_statistics(train), test=test)
 
 
 def _as_source(data: Any, name: str) -> Source:

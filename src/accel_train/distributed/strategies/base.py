@@ -41,6 +41,11 @@ class Strategy(Protocol):
         ...
 
     @property
+    def unfreezing_supported(self) -> bool:
+        """True if parameters that are frozen at first may be trained later."""
+        ...
+
+    @property
     def stages(self) -> int:
         """Processes that share a replica of the model, each with some of its layers; they get the same images."""
         ...
@@ -136,6 +141,10 @@ class Strategy(Protocol):
 
     def weights_changed(self, model: nn.Module) -> None:
         """Drop copies of weights that were replaced from outside the optimizer."""
+        ...
+
+    def trainable_changed(self, accelerator: Accelerator, model: nn.Module) -> None:
+        """Collective: share the gradients of a prepared model of which other parameters train than before."""
         ...
 
     def local(self, tensor: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
 from accel_train.distributed.strategies.whole_model import (
@@ -25,6 +26,7 @@ class DDP:
     variables = ""
     exact_supported = True
     compile_supported = True
+    unfreezing_supported = True
     stages = 1
     replica_group = None
     elsewhere = ()
@@ -72,6 +74,18 @@ class DDP:
 
     def weights_changed(self, model: nn.Module) -> None:
         pass
+
+    def trainable_changed(self, accelerator: Accelerator, model: nn.Module) -> None:
+        """Collective: initialize DDP again, which waits for the gradients of the parameters that trained before."""
+        if not isinstance(model, DistributedDataParallel):
+            return
+        handler = accelerator.ddp_handler
+        given = handler.to_kwargs() if handler else {}
+        DistributedDataParallel.__init__(
+            model, model.module, model.device_ids, model.output_device, init_sync=False, **given
+        )
+        if handler:
+            handler.register_comm_hook(model)
 
     def local(self, tensor: Tensor) -> Tensor:
         return tensor

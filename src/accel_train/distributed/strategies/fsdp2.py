@@ -34,6 +34,7 @@ class FSDP2:
     variables = "fsdp2"
     exact_supported = False
     compile_supported = True
+    unfreezing_supported = True
     stages = 1
     replica_group = None
     elsewhere = ()
@@ -118,6 +119,9 @@ class FSDP2:
         for part in model.modules():
             if isinstance(part, FSDPModule):
                 part.reshard()
+
+    def trainable_changed(self, accelerator: Accelerator, model: nn.Module) -> None:
+        pass
 
     def local(self, tensor: Tensor) -> Tensor:
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor

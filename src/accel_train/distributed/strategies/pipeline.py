@@ -30,6 +30,7 @@ class Pipeline:
     exact_supported = True
     batch_size_search_supported = False
     compile_supported = False
+    unfreezing_supported = False
     fused_optimizer = True
     collective_forward = False
 
@@ -137,6 +138,9 @@ class Pipeline:
         return model.module
 
     def weights_changed(self, model: nn.Module) -> None:
+        pass
+
+    def trainable_changed(self, accelerator: Accelerator, model: nn.Module) -> None:
         pass
 
     def local(self, tensor: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from accel_train.data.images.crops import centre_box, crop_box, random_box, typical_side
+from accel_train.data.images.crops import centre_box, random_box, typical_side
 from accel_train.rng import make_key
 
 
@@ -46,9 +46,22 @@ def test_central_box_is_seven_eighths_of_the_shorter_side(
     assert centre_box(*size) == box
 
 
-def test_box_without_key_is_central() -> None:
-    assert crop_box(64, 80, None) == centre_box(64, 80)
-    assert crop_box(64, 80, 1) == random_box(64, 80, 1) != centre_box(64, 80)
+@pytest.mark.parametrize(("share", "side"), [(1.0, 60), (0.5, 30), (0.001, 1)])
+def test_central_box_has_the_share_asked_for(share: float, side: int) -> None:
+    assert centre_box(60, 80, share) == ((60 - side) // 2, (80 - side) // 2, side, side)
+
+
+def test_random_boxes_have_the_areas_and_ratios_asked_for() -> None:
+    boxes = [random_box(1000, 1500, make_key("box", i), (0.2, 0.3), (1.5, 2.0)) for i in range(1000)]
+    areas = [rows * columns / 1.5e6 for _, _, rows, columns in boxes]
+    ratios = [columns / rows for _, _, rows, columns in boxes]
+    assert (min(areas), max(areas)) == pytest.approx((0.2, 0.3), abs=0.002)
+    assert (min(ratios), max(ratios)) == pytest.approx((1.5, 2.0), abs=0.01)
+
+
+def test_box_is_central_where_no_random_one_fits() -> None:
+    assert random_box(100, 100, 1, (0.9, 1.0), (3.0, 4.0)) == centre_box(100, 100)
+    assert random_box(100, 100, 1, (0.9, 1.0), (3.0, 4.0), 0.6) == centre_box(100, 100, 0.6)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from PIL import Image
 
 from accel_train.data.packing import pack as packing
 from accel_train.data.packing.manifest import MANIFEST, UNFINISHED, read_manifest
-from accel_train.data.packing.pack import ShardDone, begin, pack, shrink
+from accel_train.data.packing.pack import begin, pack
+from accel_train.data.packing.shard_writer import ShardDone, shrink
 from accel_train.data.sources.split import path_hash
 from accel_train.errors import UserError
 

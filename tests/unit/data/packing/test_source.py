@@ -13,7 +13,7 @@ from accel_train.data.open import data_notes, open_data, open_for_evaluation
 from accel_train.data.packing import pack as packing
 from accel_train.data.packing.manifest import MANIFEST, UNFINISHED
 from accel_train.data.packing.pack import begin, pack
-from accel_train.data.sources.base import DataSet, View
+from accel_train.data.sources.base import DataSet, LabelsFrom, View
 from accel_train.errors import UserError
 
 SIDE = 48
@@ -142,3 +142,47 @@ def test_evaluation_compares_names_as_people_read_them(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         open_for_evaluation(folder, ("B", "e"), "runs/x")
     assert caught.value.message == f"{folder} holds the class 'b', which runs/x has as 'B'"
+
+
+def test_test_split_is_packed_and_opened_if_it_is_wanted(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "src", "train", "val", "test")
+    folder = packed(source, tmp_path / "dst")
+    assert opened(folder).test is None
+    data = open_data(str(folder), directory=None, val_fraction=None, seed=0, limit=None, with_test=True)
+    assert data.test is not None
+    assert len(data.test) == 30
+    test = open_for_evaluation(folder, ("a", "b", "c"), "runs/x", split="test").splits["test"]
+    unpacked = open_for_evaluation(source, ("a", "b", "c"), "runs/x", split="test").splits["test"]
+    view = View(24, random_crop=False)
+    one, other = (source.read([0, 29], None, view) for source in (test, unpacked))
+    assert torch.equal(one[1], other[1])
+    assert (one[0].int() - other[0].int()).abs().max() <= 8  # shrunk twice
+    assert data_notes(str(folder)) == ()
+    with pytest.raises(UserError, match="has no split test"):
+        open_for_evaluation(packed(pictures(tmp_path / "plain"), tmp_path / "x"), ("a", "b", "c"), "r", split="test")
+
+
+def test_labels_of_a_file_are_packed(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "src")
+    file = tmp_path / "labels.csv"
+    lines = [
+        f"{path.relative_to(source)},{'even' if int(path.stem) % 2 == 0 else 'odd'}" for path in source.rglob("*.png")
+    ]
+    file.write_text("\n".join(["file,label", *lines]) + "\n")
+    labels = LabelsFrom(file)
+    begun = begin(source, tmp_path / "dst", SIDE, labels)
+    list(pack(begun, 1))
+    begun.lock.release()
+    packed_, listed = (
+        open_data(str(root), directory=None, val_fraction=0.5, seed=3, limit=None, labels=given)
+        for root, given in ((tmp_path / "dst", LabelsFrom()), (source, labels))
+    )
+    assert packed_.val.classes == ("even", "odd")
+    for ours, theirs in ((packed_.train, listed.train), (packed_.val, listed.val)):
+        read = [each.read(range(len(each)), None, View(24, random_crop=False)) for each in (ours, theirs)]
+        assert torch.equal(read[0][1], read[1][1])
+        assert (read[0][0].int() - read[1][0].int()).abs().max() <= 8  # shrunk twice
+    assert data_notes(str(tmp_path / "dst")) == ()
+    file.write_text(file.read_text().replace(",odd", ",even", 1))
+    (note,) = data_notes(str(tmp_path / "dst"))
+    assert note.endswith(f"pack it again with: accel_train pack {source} {tmp_path}/dst --side 48 --labels {file}")

@@ -139,7 +139,7 @@ def test_folder_without_class_folders_is_rejected(tmp_path: Path) -> None:
     make(tmp_path, "1.jpg", "2.jpg")
     assert refusal(tmp_path) == (
         f"{tmp_path} holds no class folders",
-        f"put the pictures into {tmp_path}/CLASS/, one folder for each class",
+        f"put the pictures into {tmp_path}/CLASS/, or give a file of their labels with --labels",
     )
 
 
@@ -159,7 +159,7 @@ def test_train_without_val_is_rejected_with_a_hint(tmp_path: Path) -> None:
 def test_val_fraction_with_a_val_folder_is_rejected(tmp_path: Path) -> None:
     many(tmp_path / "train", a=2, b=2)
     many(tmp_path / "val", a=2, b=2)
-    assert refusal(tmp_path, 0.5)[0] == f"--val-fraction has no effect: {tmp_path} has its own val/"
+    assert refusal(tmp_path, 0.5)[0] == f"--val-fraction has no effect: {tmp_path} has its own validation pictures"
 
 
 def test_nested_folders_belong_to_the_class_at_the_top(tmp_path: Path) -> None:

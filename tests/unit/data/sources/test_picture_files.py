@@ -88,19 +88,20 @@ def torn_exif() -> bytes:
     return b"Exif\0\0MM\0*\0\0\0\x08" + struct.pack(">H", 2) + entries + bytes(4)
 
 
-def test_orientation_is_read_from_damaged_metadata(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["o.jpg", "o.png", "o.webp"])
+def test_orientation_is_read_from_damaged_metadata(tmp_path: Path, name: str) -> None:
     stored = quarters().rotate(90, expand=True)
-    assert corners(picture(tmp_path, stored, "o.jpg", exif=torn_exif(), quality=95)) == RED_GREEN_BLUE_WHITE
+    assert corners(picture(tmp_path, stored, name, exif=torn_exif(), quality=95)) == RED_GREEN_BLUE_WHITE
 
 
 @pytest.mark.parametrize("random_crop", [False, True])
-@pytest.mark.parametrize("harm", ["truncated", "empty", "text", "torn exif"])
+@pytest.mark.parametrize("harm", ["truncated", "empty", "text"])
 def test_damaged_picture_is_named(tmp_path: Path, harm: str, random_crop: bool) -> None:
     """d01"""
     path = tmp_path / "bad.jpg"
-    quarters().save(path, "png" if harm == "torn exif" else "jpeg", exif=torn_exif())
+    quarters().save(path, "jpeg", exif=torn_exif())
     content = path.read_bytes()
-    harmed = {"truncated": content[: len(content) // 2], "empty": b"", "text": b"no picture", "torn exif": content}
+    harmed = {"truncated": content[: len(content) // 2], "empty": b"", "text": b"no picture"}
     path.write_bytes(harmed[harm])
     source = files(tmp_path, "bad.jpg")
     with pytest.raises(LocalError) as caught:

@@ -1,7 +1,6 @@
 """A hash of the seed and its path decides whether a picture is held out; each class keeps one on either side."""
 
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ def split(
     paths = [f"{name}/{number}.png" for name, count in counts.items() for number in range(count)]
     labels = np.repeat(np.arange(len(counts)), list(counts.values()))
     hashes = np.array(list(map(path_hash, paths)))
-    ids = split_ids(Request("pics", None, fraction, seed), Path("pics"), tuple(counts), labels, hashes)
+    ids = split_ids(Request("pics", None, fraction, seed), "pics", tuple(counts), labels, hashes)
     train, val = ([paths[i] for i in part] for part in ids)
     return train, val, np.bincount(labels[ids[1]], minlength=len(counts))
 
@@ -64,7 +63,7 @@ def test_class_with_a_single_picture_is_rejected_by_name() -> None:
     with pytest.raises(UserError) as caught:
         split({"a": 30, "b": 1})
     assert (caught.value.message, caught.value.hint) == (
-        "pics/b holds 1 picture, too few to split",
+        "the class b of pics has 1 picture, too few to split",
         "add some, or remove it",
     )
 

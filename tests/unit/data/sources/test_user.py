@@ -45,7 +45,7 @@ class Items:
 
 def items(): return Items(6), Items(3)
 def one(): return Items(6)
-def three(): return Items(6), Items(3), Items(3)
+def four(): return Items(6), Items(3), Items(3), Items(3)
 def made(images, labels, classes=("x", "y")): return MemorySource(classes, images, labels)
 def labelled(*labels): return made(torch.zeros(len(labels), 1, 2, 2), torch.tensor(labels))
 GOOD = labelled(0, 1)
@@ -211,7 +211,7 @@ def test_function_may_return_map_style_data_sets(module: str) -> None:
     ("function", "message"),
     [
         ("one", "did not return a pair"),
-        ("three", "did not return a pair"),
+        ("four", "did not return a pair"),
         ("bare_lists", "training data is a list without classes or without length"),
         ("missing", "has no attribute 'missing'"),
     ],

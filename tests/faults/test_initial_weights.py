@@ -1,4 +1,4 @@
-"""--init-from takes only the weights of a run, and needs them no more after the first checkpoint."""
+"""--weights takes only the weights of a run, and needs them no more after the first checkpoint."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["", "model.safetensors"])
 def test_weights_are_loaded_from_a_run_or_a_file(name: str, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    program = finished(tmp_path, "--output", output, "--init-from", source / name, *TINY, *STANDS_STILL)
+    program = finished(tmp_path, "--output", output, "--weights", source / name, *TINY, *STANDS_STILL)
     assert f"note: weights from {source / 'model.safetensors'}: 6 tensors\n" in program.out
     assert "\nepoch 1/1 " in program.out
     assert program.resumed() == 0
@@ -37,7 +37,7 @@ def test_weights_are_loaded_from_a_run_or_a_file(name: str, source: Path, tmp_pa
 def test_replaced_head_is_reported(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     data = ("--data", "synthetic:64,1,8,8,3")
-    program = finished(tmp_path, "--output", output, "--init-from", source, *data, *MODEL, *STANDS_STILL)
+    program = finished(tmp_path, "--output", output, "--weights", source, *data, *MODEL, *STANDS_STILL)
     assert "note: head 5 replaced: 2 → 3 classes\n" in program.out
     begun, ended = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (source, output))
     assert {name for name in ended if not torch.equal(begun[name], ended[name])} == HEAD
@@ -48,7 +48,7 @@ def test_head_for_as_many_other_classes_is_replaced(source: Path, tmp_path: Path
     other, output = shutil.copytree(source, tmp_path / "other"), tmp_path / "run"
     description = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(description | {"classes": classes}))
-    program = finished(tmp_path, "--output", output, "--init-from", other, *TINY, *STANDS_STILL)
+    program = finished(tmp_path, "--output", output, "--weights", other, *TINY, *STANDS_STILL)
     assert "note: head 5 replaced: other classes\n" in program.out
     begun, ended = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (source, output))
     assert {name for name in ended if not torch.equal(begun[name], ended[name])} == HEAD
@@ -56,7 +56,7 @@ def test_head_for_as_many_other_classes_is_replaced(source: Path, tmp_path: Path
 
 def test_run_resumes_without_its_initial_weights(source: Path, tmp_path: Path) -> None:
     begun = shutil.copytree(source, tmp_path / "begun")
-    words = ("--output", tmp_path / "run", "--init-from", begun, *TINY, "--epochs", "500")
+    words = ("--output", tmp_path / "run", "--weights", begun, *TINY, "--epochs", "500")
     with started(tmp_path, *words) as program:
         program.wait_for(lambda: program.saved() > 0)
     shutil.rmtree(begun)
@@ -75,7 +75,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_wrong_file_is_one_error(damage: str, tmp_path: Path) -> None:
     file = tmp_path / "begin.safetensors"
     DAMAGES[damage](file)
-    program = finished(tmp_path, "--output", tmp_path / "run", "--init-from", file, *TINY, code=2)
+    program = finished(tmp_path, "--output", tmp_path / "run", "--weights", file, *TINY, code=2)
     assert [line.partition(":")[0] for line in program.err.splitlines()] == ["error", "hint"], program.err
     assert str(file) in program.err
     assert not (tmp_path / "run").exists()

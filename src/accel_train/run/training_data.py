@@ -1,0 +1,39 @@
+"""Opens the images that a run is trained on."""
+
+from pathlib import Path
+from typing import Any
+
+from accel_train.config.options import FROM_RUN, TrainConfig
+from accel_train.data.open import open_data
+from accel_train.data.sources.base import DataSet, LabelsFrom
+from accel_train.errors import UserError
+
+
+def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: bool = False) -> DataSet:
+    """Open the data set; an error about a name that the user has not given names the run that it comes from.
+
+    Raises:
+        UserError: it cannot be opened.
+    """
+    try:
+        return open_data(
+            asked.data,
+            directory=asked.data_dir,
+            val_fraction=asked.val_fraction,
+            seed=asked.seed,
+            limit=asked.limit,
+            labels=LabelsFrom(asked.labels, asked.label_column),
+            with_test=with_test,
+        )
+    except UserError as error:
+        if given.get("data") != FROM_RUN:
+            raise
+        raise UserError(
+            f"the data of --resume {asked.resume} cannot be opened: {error.message}",
+            f"if they are elsewhere now, add --data{' and --labels' * bool(asked.labels)} with their place",
+        ) from None
+
+
+def place_of_data(config: dict[str, Any]) -> tuple[Path, Path]:
+    """Return the paths of a folder of pictures and of its file of labels."""
+    return Path(config["data"]).absolute(), Path(config["labels"] or "").absolute()
