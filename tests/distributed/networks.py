@@ -49,11 +49,12 @@ class Named(nn.Module):
 
     def __init__(self, classes: int, channels: int) -> None:
         super().__init__()
+        # In another order than they run: the gradient norm is made in this one.
+        self.head = nn.Linear(32, classes)
+        self.second, self.first = Residual(8), Residual(8)
+        self.pool, self.flatten, self.dropout = nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Dropout(0.2, inplace=True)
         stem = nn.Conv2d(channels, 8, 3, stride=2, padding=1, bias=False)
         self.stem = nn.Sequential(stem, nn.BatchNorm2d(8), nn.ReLU(inplace=True))
-        self.first, self.second = Residual(8), Residual(8)
-        self.pool, self.flatten, self.dropout = nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Dropout(0.2, inplace=True)
-        self.head = nn.Linear(32, classes)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         hidden_BCHW = self.second(self.first(self.stem(images_BCHW)))

@@ -107,6 +107,36 @@ def test_two_hosts_with_one_rank_name_each_other(two: Cluster, tmp_path: Path) -
         assert "on host1" in message
 
 
+@pytest.mark.slow
+def test_stages_on_two_hosts_train_the_bits_of_one(two: Cluster, weights: bytes, tmp_path: Path) -> None:
+    pipeline = ("--strategy", "pipeline", "--pipeline-stages", "2")
+    ended = two.run([*EXACT, *pipeline, "--output", str(tmp_path / "out"), "--verbose"], places())
+    assert [one.code for one in ended] == [0, 0], ended
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
+    assert "host 1 (host1): rank 1, cpu, eth0; rank 1 stage 1 of replica 0" in ended[0].out
+
+
+@pytest.mark.slow
+def test_replicas_of_shards_on_two_hosts_train_the_bits_of_one_host(two: Cluster, tmp_path: Path) -> None:
+    words = ("train", *TINY, "--epochs", "2", "--global-batch-size", "32", "--strategy", "hsdp", "--shard-size", "2")
+    one = Runner(tmp_path)(*words, "--output", "one", processes=4)
+    assert one.code == 0, one.err
+    ended = two.run([*words, "--output", str(tmp_path / "two"), "--verbose"], two_a_host())
+    assert [rank.code for rank in ended] == [0] * 4, ended
+    assert (tmp_path / "two" / "model.safetensors").read_bytes() == (
+        tmp_path / "one" / "model.safetensors"
+    ).read_bytes()
+    assert "host 1 (host1): ranks 2–3, cpu, eth0" in ended[0].out
+
+
+def two_a_host() -> list[dict[str, str]]:
+    """Return what a launcher tells two processes on each of two hosts."""
+    return [
+        place | {"WORLD_SIZE": "4", "RANK": str(rank), "LOCAL_RANK": str(rank % 2), "LOCAL_WORLD_SIZE": "2"}
+        for rank, place in enumerate(place for place in places() for _ in range(2))
+    ]
+
+
 def test_slow_network_that_loses_packets_changes_nothing(tmp_path: Path, weights: bytes) -> None:
     with cluster(tmp_path, delay=0.02, loss=0.01) as two:
         ended = two.run([*EXACT, "--output", str(tmp_path / "out")], places())

@@ -194,7 +194,7 @@ LAYOUTS: dict[str, Layout] = {
         notes=[
             "files of other kinds are ignored: 1 × .db, 1 × .ini",
             "folders of other programs are ignored: 1 × #recycle, 1 × $RECYCLE.BIN, 1 × Network Trash Folder, "
-            "1 × System Volume Information, 1 × __MACOSX and 2 more"
+            "1 × System Volume Information, 1 × __MACOSX and 2 more",
         ],
     ),
     "runs": Layout(

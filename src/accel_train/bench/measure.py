@@ -77,7 +77,8 @@ def _train(workload: Workload, setting: Setting, signals: StopSignals | None) ->
             *("--epochs", "1", "--batch-size", str(setting.batch_size), "--processes", str(setting.processes)),
             *("--device", setting.device, "--precision", setting.precision, *["--compile"] * setting.compile),
             # A small fixed learning rate: one that is scaled with the batch would make some settings diverge.
-            *("--augment", workload.augment, *workload.options, "--lr", "0.01", "--profile", "--json", "--output", str(run)),
+            *("--augment", workload.augment, *workload.options, "--lr", "0.01"),
+            *("--profile", "--json", "--output", str(run)),
         ]
         return _run([sys.executable, "-m", "accel_train", *arguments], signals), read_description(run)
 

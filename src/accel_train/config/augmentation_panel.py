@@ -68,8 +68,8 @@ class Augment(Config):
     panel = "Augmentation"
 
     augment: Annotated[AugmentLevel | None, Everyday()] = None
-    """Augmentation level; what each does depends on the data set, and options such as --flip change it. Default: by data
-    set."""
+    """Augmentation level; what each does depends on the data set, and options such as --flip change it. Default: by
+    data set."""
     random_crop: bool | None = None
     """Resize a random part of each image to the whole (random resized crop). Default: by level."""
     crop_scale: Shares | None = None

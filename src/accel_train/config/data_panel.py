@@ -41,8 +41,8 @@ class Data(Config):
     limit: PositiveInt | None = None
     """Use only this many training and validation images, evenly spaced, for a quick test. Default: all."""
     on_bad_image: Literal["stop", "skip"] = "stop"
-    """What to do about pictures that cannot be read. stop: end with an error. skip: decode all pictures before training,
-    leave the bad ones out and list them in bad_images.txt; takes as long as reading the data once."""
+    """What to do about pictures that cannot be read. stop: end with an error. skip: decode all pictures before
+    training, leave the bad ones out and list them in bad_images.txt; takes as long as reading the data once."""
     max_pixels: Annotated[PositiveInt, FreeOnResume()] = MOST_PIXELS
     """Most pixels of a picture: one that has more, or claims to, is bad; it is not decoded."""
     workers: Workers = "auto"

@@ -34,10 +34,15 @@ def sequential(model: nn.Module) -> list[Block]:
     """Return the blocks of an nn.Sequential, or of a model that names them; none of any other.
 
     Raises:
-        UserError: a name is not that of a module.
+        UserError: the names are not a list, or one is not that of a module.
     """
     names = getattr(model, NAMED_BLOCKS, None)
     if names is not None:
+        if not isinstance(names, tuple | list):
+            raise UserError(
+                f"{NAMED_BLOCKS} of {type(model).__name__} is {shown(names)}, which is not a tuple of names",
+                f'set it as in {NAMED_BLOCKS} = ("body", "head")',
+            )
         modules = dict(model.named_modules())
         for name in names:
             if name not in modules:

@@ -153,7 +153,7 @@ def _start(asked: TrainConfig) -> Processes:
 
 def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
     if asked.exact and not strategy.exact_supported:
-        raise UserError(f"--exact does not work with {strategy.name} yet", "start it with DDP")
+        raise UserError(f"--exact does not work with {strategy.name} yet", "add --strategy ddp or pipeline")
     if asked.compile and not strategy.compile_supported:
         raise UserError(f"--compile does not work with {strategy.name} yet", "leave it out")
     if asked.unfreeze_at and not strategy.unfreezing_supported:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-from accel_train.distributed.strategies.blocks import blocks
+from accel_train.distributed.strategies.blocks import CHECKPOINTED, blocks
 from accel_train.errors import UserError
 
 
@@ -47,7 +47,8 @@ def _checkpointed(kind: type[nn.Module]) -> type[nn.Module]:
         args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))  # new lists: DenseNet appends to its own
         return checkpoint(kind.forward, self, *args, use_reentrant=False, context_fn=_same_numbers, **kwargs)
 
-    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__, "__doc__": kind.__doc__})
+    names = {"forward": forward, CHECKPOINTED: True, "__module__": kind.__module__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), names)
 
 
 def _same_numbers() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

@@ -77,5 +77,7 @@ class NonfiniteCheck:
 
     def _finite_norms(self, power: float) -> Tensor:
         """Return whether the norms of this process's weights are finite; power 2 is by far the fastest."""
-        norms = torch._foreach_norm([self._strategy.local(p.detach()) for p in self._parameters], power)
+        parts = [self._strategy.local(p.detach()) for p in self._parameters]
+        # A shard of few rows may be empty, and has no infinity norm.
+        norms = torch._foreach_norm([part if part.numel() else part.new_zeros(1) for part in parts], power)
         return torch.stack([norm.isfinite() for norm in norms]).all()

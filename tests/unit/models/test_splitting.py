@@ -73,6 +73,14 @@ def test_unknown_name_of_a_block_is_rejected() -> None:
         sequential(model)
 
 
+@pytest.mark.parametrize("names", ["body", 3])
+def test_names_that_are_no_tuple_are_rejected(names: object) -> None:
+    model = Named()
+    model.pipeline_blocks = names
+    with pytest.raises(UserError, match=f"pipeline_blocks of Named is {names!r}, which is not a tuple of names"):
+        sequential(model)
+
+
 def test_sequential_with_a_forward_pass_of_its_own_is_one_block() -> None:
     class Backwards(nn.Sequential):
         def forward(self, x: Tensor) -> Tensor:

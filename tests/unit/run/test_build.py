@@ -19,7 +19,7 @@ from accel_train.run.resume_point import ResumePoint
 
 @pytest.mark.parametrize(
     ("asked", "hint"),
-    [({"exact": True}, "start it with DDP"), ({"auto_micro_batch": True}, "give --batch-size")],
+    [({"exact": True}, "add --strategy ddp or pipeline"), ({"auto_micro_batch": True}, "give --batch-size")],
 )
 def test_options_that_fsdp2_does_not_support_are_rejected(asked: dict[str, Any], hint: str) -> None:
     config = TrainConfig(**asked)

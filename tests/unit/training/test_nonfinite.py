@@ -62,6 +62,17 @@ def test_nonfinite_weight_is_reported(value: float) -> None:
     assert found.value.hint == "after 7 updates"
 
 
+def test_empty_shard_beside_a_nonfinite_weight_counts_as_finite() -> None:
+    module, nonfinite = watch()
+    nonfinite._parameters.append(nn.Parameter(torch.empty(0, 2)))
+    with torch.no_grad():
+        module.weight.fill_(3e38)
+        nonfinite.check(1)
+        module.weight.fill_(math.nan)
+    with pytest.raises(Diverged, match="a weight after update 2 is not finite"):
+        nonfinite.check(2)
+
+
 def test_finite_weights_whose_squares_overflow_pass() -> None:
     module, nonfinite = watch()
     with torch.no_grad():

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
+CHECKPOINTED = "checkpoints_activations"
+"""Attribute of the classes of blocks whose forward pass activation checkpointing has replaced."""
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 

@@ -16,7 +16,14 @@ from torch.distributed import ProcessGroup
 
 from accel_train.distributed import process_group
 from accel_train.distributed.strategies.inputs import Block, Division, Passes
-from accel_train.distributed.strategies.pipeline_cut import cheapest_cut, check_trainable, cut_at, describe_cut, measure
+from accel_train.distributed.strategies.pipeline_cut import (
+    cheapest_cut,
+    check_checkpointed,
+    check_trainable,
+    cut_at,
+    describe_cut,
+    measure,
+)
 from accel_train.distributed.strategies.pipeline_grid import Grid, Stored
 from accel_train.distributed.strategies.pipeline_stage import Borders, Runner, Sent
 from accel_train.errors import UserError
@@ -87,6 +94,7 @@ class Pipeline:
         if len(blocks) < self.stages:
             found = "1 block" if len(blocks) == 1 else f"{len(blocks)} blocks"
             raise UserError(f"--pipeline-stages {self.stages}: the model has {found}", "use fewer stages")
+        check_checkpointed(model, blocks)
         starts = cut_at(blocks, self._split, self.stages) if self._split else []
         images_BCHW = division.images_BCHW.to(accelerator.device)
         costs = division.on_main(lambda: measure(model, blocks, images_BCHW, accelerator.autocast))
@@ -126,9 +134,9 @@ class Pipeline:
         return self._grid.from_last_stage(tensor)
 
     def gradient_norm(self, parameters: Iterable[nn.Parameter]) -> Tensor:
-        names = self._trainable
-        first = sum(self._stored[name].stage < self._grid.stage for name in names)
-        return self._grid.norm([p.grad for p in parameters if p.grad is not None], first, len(names))
+        own = [n for n, name in enumerate(self._trainable) if name not in self.elsewhere]
+        gradients = [parameter.grad for parameter in parameters if parameter.requires_grad]
+        return self._grid.norm(dict(zip(own, gradients, strict=True)), len(self._trainable))
 
     def no_sync(self, accelerator: Accelerator, model: nn.Module) -> AbstractContextManager[Any]:
         return nullcontext()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from accel_train.distributed.strategies.blocks import CHECKPOINTED
 from accel_train.distributed.strategies.inputs import Block
 from accel_train.errors import UserError
 
@@ -51,8 +52,9 @@ def measure(
         UserError: the blocks are not the model's forward pass, or one does not make one tensor out of one.
     """
     costs = []
-    with _evaluation(model), torch.no_grad():
-        _check_sequence(model, blocks, images_BCHW[:2].cpu())
+    with _unchanged(model), torch.no_grad():
+        for training in (True, False):
+            _check_sequence(model.train(training), blocks, images_BCHW[:2].cpu())
         with autocast():
             x = images_BCHW
             for block in blocks:
@@ -77,11 +79,28 @@ def cut_at(blocks: Sequence[Block], names: Sequence[str], stages: int) -> list[i
     for name in names:
         start = next((n for n, block in enumerate(blocks) if f"{block.name}.".startswith(f"{name}.")), 0)
         if start == 0:
-            raise UserError(f"{given}: no stage can start at {name}", f"choose from {_names(blocks)}")
+            raise UserError(
+                f"{given}: no stage can start at {name or 'an empty name'}", f"choose from {_names(blocks)}"
+            )
         if start <= starts[-1]:
             raise UserError(f"{given}: {name} does not follow the name before it", f"the order is {_names(blocks)}")
         starts.append(start)
     return starts
+
+
+def check_checkpointed(model: nn.Module, blocks: Sequence[Block]) -> None:
+    """Check that every module with activation checkpointing is called by a block, not only its parts.
+
+    Raises:
+        UserError: one is not.
+    """
+    parts = [f"{part}." for block in blocks for part in block.parts]
+    for name, module in model.named_modules():
+        if hasattr(type(module), CHECKPOINTED) and not any(f"{name}.".startswith(part) for part in parts):
+            raise UserError(
+                f"--activation-checkpointing has no effect on {name}: the blocks of the pipeline are parts of it",
+                f"name {name} itself in pipeline_blocks, or leave --activation-checkpointing out",
+            )
 
 
 def check_trainable(blocks: Sequence[Block], costs: Sequence[BlockCost], starts: Sequence[int]) -> None:
@@ -148,29 +167,45 @@ def _names(blocks: Sequence[Block]) -> str:
 
 
 @contextmanager
-def _evaluation(model: nn.Module) -> Iterator[None]:
-    training = [(module, module.training) for module in model.modules()]
-    model.eval()
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Restore the mode and the buffers of a model, and torch's random numbers on the CPU."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            yield
     finally:
-        for module, was in training:
-            module.training = was
+        for module, mode in modes:
+            module.training = mode
+        for buffer, before in buffers:
+            buffer.copy_(before)
 
 
 def _check_sequence(model: nn.Module, blocks: Sequence[Block], images_BCHW: Tensor) -> None:
-    x = images_BCHW
+    hint = "name all of its modules in the order in which they run; nothing may be computed between them"
+    torch.default_generator.manual_seed(0)
+    output = model(images_BCHW.clone())  # a block may write into them
+    torch.default_generator.manual_seed(0)
+    x = images_BCHW.clone()
     for block in blocks:
-        x = block.forward(x)
-        if not isinstance(x, Tensor):
+        try:
+            x = block.forward(x)
+        except (RuntimeError, TypeError, ValueError) as error:  # the model itself takes these images
+            reason = str(error).partition("\n")[0]
             raise UserError(
-                f"--strategy pipeline: the block {block.name} returns {type(x).__name__}, not one tensor",
-                "name larger blocks, which pass on one tensor",
+                f"--strategy pipeline: the block {block.name} does not take what the blocks before it give: {reason}",
+                hint,
+            ) from error
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            found = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise UserError(
+                f"--strategy pipeline: the block {block.name} returns {found}, not one tensor of floating point",
+                "name larger blocks, which pass on one such tensor",
             )
-    if not torch.equal(x, model(images_BCHW)):
+    if not isinstance(output, Tensor) or not torch.equal(x, output):
+        mode = "training" if model.training else "evaluation"
         raise UserError(
-            "--strategy pipeline: the blocks of the model, one after another, do not give its output",
-            "name all of its modules in the order in which they run",
+            f"--strategy pipeline: the blocks of the model, one after another, do not give its output in {mode}", hint
         )
 
 

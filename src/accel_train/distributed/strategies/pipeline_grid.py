@@ -44,14 +44,17 @@ class Grid:
         parts = torch.split(flat.div_(self.of_stage.size()), [tensor.numel() for tensor in tensors])
         torch._foreach_copy_(list(tensors), [part.view_as(t) for part, t in zip(parts, tensors, strict=True)])
 
-    def norm(self, tensors: Sequence[Tensor], first: int, total: int) -> Tensor:
+    def norm(self, own: Mapping[int, Tensor | None], total: int) -> Tensor:
         """Collective: return the norm of the tensors of all stages, bit-identical to that of one process.
 
-        Those of this stage are the `first` and following ones of `total`.
+        `own` are those of this stage by their places among the `total` of the model, whose modules may run in another
+        order than they are defined in.
         """
-        norms = torch.zeros(total, dtype=tensors[0].dtype if tensors else torch.float32, device=self.device)
-        if tensors:
-            norms[first : first + len(tensors)] = torch.stack(torch._foreach_norm(list(tensors)))
+        there = {place: tensor for place, tensor in own.items() if tensor is not None}
+        dtype = next((tensor.dtype for tensor in there.values()), torch.float32)
+        norms = torch.zeros(total, dtype=dtype, device=self.device)
+        if there:
+            norms[list(there)] = torch.stack(torch._foreach_norm(list(there.values())))
         torch.distributed.all_reduce(norms, group=self.of_replica)  # adds zeros, which is exact
         norm: Tensor = torch.linalg.vector_norm(norms)
         return norm

@@ -9,16 +9,19 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 
 from accel_train.distributed.strategies.pipeline_cut import (
     BlockCost,
     cheapest_cut,
+    check_checkpointed,
     check_trainable,
     cut_at,
     describe_cut,
     measure,
 )
 from accel_train.errors import UserError
+from accel_train.training.activation_checkpointing import checkpoint_blocks
 
 
 class Part(NamedTuple):
@@ -156,9 +159,71 @@ def test_measuring_changes_nothing_and_sees_sizes_and_layout() -> None:
             lambda parts: [parts[0]._replace(forward=lambda x: (x, x)), *parts[1:]],
             "the block 0 returns tuple, not one tensor",
         ),
+        (
+            lambda parts: [parts[0]._replace(forward=lambda x: x.long()), *parts[1:]],
+            "the block 0 returns torch.int64, not one tensor of floating point",
+        ),
+        (
+            lambda parts: [parts[-1], *parts[:-1]],
+            "the block 4 does not take what the blocks before it give: mat1 and mat2 shapes cannot be multiplied",
+        ),
     ],
 )
 def test_blocks_that_are_not_the_forward_pass_are_rejected(change: Any, message: str) -> None:
     model = net()
     with pytest.raises(UserError, match=message):
         measure(model, change(parts_of(model)), images(), nullcontext)
+
+
+class Between(nn.Module):
+    """Computes something between its blocks, in training or evaluation only."""
+
+    def __init__(self, training: bool, returns: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.body = net()
+        self.applies, self.returns = training, returns
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.body(x)
+        return self.returns(x) if self.training == self.applies else x
+
+
+@pytest.mark.parametrize(("training", "mode"), [(True, "training"), (False, "evaluation")])
+@pytest.mark.parametrize("returns", [lambda x: dropout(x, 0.5, training=True), lambda x: (x, x)])
+def test_what_a_model_computes_between_blocks_is_noticed_in_both_modes(
+    training: bool, mode: str, returns: Callable[[Tensor], Any]
+) -> None:
+    model = Between(training, returns)
+    parts = [Part(f"body.{part.name}", part.forward, (f"body.{part.name}",)) for part in parts_of(model.body)]
+    with pytest.raises(UserError, match=f"do not give its output in {mode}"):
+        measure(model, parts, images(), nullcontext)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x)
+
+
+@pytest.mark.parametrize("parts", [("0.body", "1"), ("0.body.0", "0.body.1", "1")])
+def test_checkpointed_module_that_no_block_calls_is_rejected(parts: tuple[str, ...]) -> None:
+    model = nn.Sequential(Residual(), Residual())
+    checkpoint_blocks(model, "net")
+    whole = [Part(name, model.get_submodule(name), (name,)) for name in ("0", "1")]
+    check_checkpointed(model, whole)
+    blocks = [Part(name, model.get_submodule(name), (name,)) for name in parts]
+    with pytest.raises(UserError, match="--activation-checkpointing has no effect on 0: "):
+        check_checkpointed(model, blocks)
+
+
+def test_first_block_may_write_into_the_images() -> None:
+    class Shift(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sub_(0.5)
+
+    model = nn.Sequential(Shift(), *net())
+    images_BCHW = images()
+    assert len(measure(model, parts_of(model), images_BCHW, nullcontext)) == 6
