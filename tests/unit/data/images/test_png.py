@@ -44,7 +44,6 @@ HEADER_END = len(SIGNATURE) + 25
         (lambda file: file[:HEADER_END] + chunk(b"CgBI", b"1") + file[HEADER_END:], "the chunk CgBI"),
         (lambda file: file[:HEADER_END] + chunk(b"tEXt", b"a\0b")[:-1] + b"!" + file[HEADER_END:], "tEXt differs"),
     ],
-    ids=str,
 )
 def test_damage_is_an_error(change: object, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
