@@ -42,7 +42,7 @@ READ_BY_TYPER = {
     "--strategy fsdp": ("--strategy fsdp: must be one of auto, ddp, fsdp2, hsdp, dp, pipeline", "did you mean fsdp2?"),
     "--strategy DDP": ("--strategy DDP: must be one of auto, ddp, fsdp2, hsdp, dp, pipeline", "did you mean ddp?"),
     "--lr-scaling square-root": ("--lr-scaling square-root: must be one of none, linear, sqrt", "did you mean sqrt?"),
-    "--augment heavy": ("--augment heavy: must be one of none, light, standard", "did you mean standard?"),
+    "--augment heavy": ("--augment heavy: must be one of none, light, standard, strong", "did you mean strong?"),
     "--milestones 3,x --schedule step": ("--milestones x: must be a number", MEANING),
     "--epoch 3": ("there is no option --epoch", "did you mean --epochs?"),
     "--epochz 3": ("there is no option --epochz", "did you mean --epochs?"),
@@ -122,7 +122,7 @@ READ_BY_TYPER = {
     "--processes two": ("--processes two: must be a whole number", MEANING),
     "--precision 16": ("--precision 16: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean fp16?"),
     "--optimizer lion": ("--optimizer lion: must be one of sgd, adamw", MEANING),
-    "--augment no": ("--augment no: must be one of none, light, standard", "did you mean none?"),
+    "--augment no": ("--augment no: must be one of none, light, standard, strong", "did you mean none?"),
     "my.yaml": ("unexpected argument my.yaml", "did you mean --config my.yaml?"),
     "epochs 3": ("unexpected arguments epochs 3", "did you mean --epochs 3?"),
     "lr=0.1": ("unexpected argument lr=0.1", "did you mean --lr 0.1?"),
@@ -143,8 +143,8 @@ READ_BY_TYPER = {
 READ_BY_TORCH = {
     "--data nowhere": (
         "--data nowhere: neither a known data set nor a folder",
-        "choose digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, synthetic, a folder "
-        "or my.module:function",
+        "choose digits, fashion-mnist, mnist, kmnist, cifar10, cifar100, svhn, synthetic, a folder, "
+        "hf:NAME or my.module:function",
     ),
     "--data didgits": ("--data didgits: neither a known data set nor a folder", "did you mean digits?"),
     "--data FashionMNIST": (

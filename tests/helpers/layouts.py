@@ -29,6 +29,8 @@ class Layout:
     """Paths: a picture, another file, or a folder that ends in a slash. `NAME*3` makes three pictures."""
     splits: Splits | None = None
     """What must be found; None for an error."""
+    test: Mapping[str, int] = field(default_factory=dict)
+    """Test pictures by class, which only `evaluate --split test` and `pack` use."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Targets by path."""
     more: Callable[[Path], None] | None = None
@@ -142,7 +144,10 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "train and eval": Layout(_pair("train", "eval"), PAIR, notes=["eval/ is used for validation: there is no val/"]),
     "train, val and test": Layout(
-        _pair("train", "val", "test/cat*5", "docs/x.txt"), PAIR, notes=["not used in {root}: docs/, test/"]
+        _pair("train", "val", "test/cat*5", "docs/x.txt"),
+        PAIR,
+        test={"cat": 5, "dog": 0},
+        notes=["not used in {root}: docs/, test/"],
     ),
     "seg_train and seg_test": Layout(
         _pair("seg_train", "seg_test", "seg_pred/1.png"),

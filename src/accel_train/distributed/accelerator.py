@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, data_loader
 from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import (
     DataLoaderConfiguration,
@@ -183,6 +183,18 @@ def _hide_environment() -> Iterator[None]:
         os.environ |= asked
 
 
+class _WithoutDatasets(Accelerator):  # type: ignore[misc]
+    """Prepares loaders without importing Hugging Face datasets, which takes 0.8 s and 1 GiB of address space (1.15)."""
+
+    def prepare_data_loader(self, *args: Any, **kwargs: Any) -> Any:
+        is_available = data_loader.is_datasets_available
+        data_loader.is_datasets_available = lambda: False  # none of our loaders reads one
+        try:
+            return super().prepare_data_loader(*args, **kwargs)
+        finally:
+            data_loader.is_datasets_available = is_available
+
+
 def _accelerator(kind: str, backend: str | None, autocast: str, timeout: int, strategy: Strategy) -> Accelerator:
     # torch has renamed broadcast_buffers, accelerate 1.15 knows the old name only.
     warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
@@ -192,7 +204,7 @@ def _accelerator(kind: str, backend: str | None, autocast: str, timeout: int, st
     asked = os.environ.copy()
     with _hide_environment():
         plugin = strategy.plugin(asked)
-        accelerator = Accelerator(
+        accelerator = _WithoutDatasets(
             cpu=kind == "cpu",
             mixed_precision=autocast,
             fsdp_plugin=plugin,
