@@ -89,6 +89,6 @@ def test_result_of_evaluate_stays_alone_in_a_pipe(run: Runner) -> None:
 
 
 def test_full_disk_of_the_output_does_not_end_the_command(without_torch: Runner) -> None:
-    command = f"{sys.executable} -P -m accel_train train >/dev/full; echo $?"
+    command = f"env -u PYTHONUNBUFFERED {sys.executable} -P -m accel_train train >/dev/full; echo $?"
     ended = without_torch.program(["sh", "-c", command], PYTHONPATH=str(without_torch.folder))
     assert ended.out == "3\n"  # it got as far as the import of torch

@@ -7,6 +7,7 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 _ASCII = {"→": "->", "×": "x", "–": "-", "·": "*", "…": "...", "★": "*"}
 _HANDLER = "accel_train.plain"
@@ -25,7 +26,8 @@ codecs.register_error(_HANDLER, _replace)
 def prepare_streams() -> None:
     """Keep stdout and stderr from raising UnicodeEncodeError in any encoding, and open those that are closed.
 
-    Else the first file that is opened would take the place of a closed one, and libraries would print into it.
+    Else the first file that is opened would take the place of a closed one, and libraries would print into it. Stdout
+    has no buffer: text that cannot be written would stay in it, and raise when a worker starts, or at the end.
     """
     for descriptor in range(3):
         try:
@@ -34,8 +36,18 @@ def prepare_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    _unbuffer_stdout()
     for stream in (sys.stdout, sys.stderr):
         make_safe(stream)
+
+
+def _unbuffer_stdout() -> None:
+    """Write through to a file or pipe, as `python -u` does; a terminal gets whole lines anyway."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and isinstance(stream.buffer, io.BufferedWriter) and not stream.isatty():
+        encoding, lines = stream.encoding, stream.line_buffering
+        raw: Any = stream.detach().detach()
+        sys.stdout = io.TextIOWrapper(raw, encoding, line_buffering=lines, write_through=True)
 
 
 def make_safe(stream: object) -> None:

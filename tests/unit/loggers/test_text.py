@@ -2,6 +2,7 @@
 
 import io
 import math
+import sys
 
 import pytest
 
@@ -15,6 +16,15 @@ def written(encoding: str, content: str) -> str:
     stream.write(content)
     stream.flush()
     return stream.buffer.getvalue().decode(encoding)
+
+
+def test_text_that_cannot_be_written_does_not_stay_in_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", open("/dev/full", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    text.prepare_streams()
+    with pytest.raises(OSError, match="No space left"):
+        print("a line")
+    sys.stdout.flush()
+    sys.stdout.close()
 
 
 def test_our_glyphs_are_replaced_on_an_ascii_stream() -> None:
