@@ -43,6 +43,11 @@ READ_BY_TYPER = {
     "--strategy DDP": ("--strategy DDP: must be one of auto, ddp, fsdp2, hsdp, dp, pipeline", "did you mean ddp?"),
     "--lr-scaling square-root": ("--lr-scaling square-root: must be one of none, linear, sqrt", "did you mean sqrt?"),
     "--augment heavy": ("--augment heavy: must be one of none, light, standard, strong", "did you mean strong?"),
+    "--rand-augment 2,99": (
+        "--rand-augment 2,99: must be the number of operations (to 16) and their magnitude (0 to 30), "
+        "such as 2,9, or 0",
+        MEANING,
+    ),
     "--milestones 3,x --schedule step": ("--milestones x: must be a number", MEANING),
     "--epoch 3": ("there is no option --epoch", "did you mean --epochs?"),
     "--epochz 3": ("there is no option --epochz", "did you mean --epochs?"),

@@ -139,3 +139,14 @@ def test_preview_writes_only_the_sheet(run: Runner) -> None:
     assert [path.name for path in run.folder.iterdir() if path.name != "hf_home"] == ["digits.png"]
     assert "digits.png: digits: 16 images of update 1, seed 0, " in shown.out
     assert_refused(run("preview", "--data", "nothing"), "--data nothing: neither a known data set nor a folder")
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("sheet.jpg", "--output sheet.jpg: the sheet is a PNG file"),
+        ("none/sheet.png", "--output none/sheet.png: there is no folder none"),
+    ],
+)
+def test_sheet_that_cannot_be_written_is_refused_first(run: Runner, output: str, message: str) -> None:
+    assert_refused(run("preview", "--output", output), message)

@@ -12,7 +12,7 @@ from accel_train.data.sources.memory import MemorySource
 
 
 def digits() -> tuple[Source, Source]:
-    """Return the digits, of which each class has fewer training images than the class before it."""
+    """Return the digits; each class has fewer training images than the class before it."""
     data = open_data("digits", directory=None, val_fraction=None, seed=0, limit=None)
     train = data.train
     assert isinstance(train, MemorySource)

@@ -67,7 +67,7 @@ def _show_first_images(asked: TrainConfig, origins: dict[str, str], config: Prev
 
 
 def _title(shown: "Preview") -> list[str]:
-    """Return what the images are: which, of which data, and how they are changed."""
+    """Return the lines above the images: the data, the update and the augmentation."""
     from accel_train.run.data_report import numbers
 
     run = shown.run

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
 from accel_train.config import panels
 from accel_train.config.augmentation_panel import Augment
@@ -119,6 +119,15 @@ class Preview(Config):
     """PNG file to write."""
     images: Annotated[PositiveInt | None, Everyday()] = None
     """Images on the sheet, from the first update on. Default: those of the first update, at most 64."""
+
+    @field_validator("output")
+    @classmethod
+    def _is_png(cls, value: Path) -> Path:
+        if value.suffix.lower() != ".png":
+            raise UserError(f"--output {value}: the sheet is a PNG file", f"use --output {value.with_suffix('.png')}")
+        if not value.absolute().parent.is_dir():
+            raise UserError(f"--output {value}: there is no folder {value.parent}", "make it, or give another --output")
+        return value
 
 
 class PreviewConfig(Preview, TrainConfig):

@@ -26,6 +26,8 @@ def refusal(kind: type[BaseModel], failure: ErrorDetails, file: str | None) -> U
     flag, place = "--" + name.replace("_", "-"), f" in {file}" if file else ""
     if failure["type"] == "missing":
         return UserError(f"{flag} is missing{place}", f"{flag}: {help_of(kind, name)}")
+    if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
+        given = ",".join(given)  # as it was typed
     value = (given if isinstance(given, str) else shown(given))[:_MOST_SHOWN]
     choices = choices_of(kind, name)
     reason, meant = reason_of(failure), suggestions(value, choices, VALUES)

@@ -38,7 +38,7 @@ class CheckedData:
 
 
 def check_images(data: DataSet, asked: TrainConfig, processes: Processes) -> CheckedData:
-    """Collective: leave out the pictures that cannot be read; or report those of which the first bytes are wrong.
+    """Collective: leave out the pictures that cannot be read, or report those whose first bytes are wrong.
 
     Each process checks its share of the files, and all leave out the same.
 

@@ -104,7 +104,7 @@ def test_pictures_are_fitted_by_default_and_images_of_one_size_are_not() -> None
         ({"shift": -1}, "--shift -1: must be at least 0"),
         ({"eval_crop": 0}, "--eval-crop 0: must be greater than 0"),
         ({"fit": "zoom"}, "--fit zoom: must be one of crop, pad, squash"),
-        ({"crop_scale": ["1,0.5"]}, "--crop-scale ['1,0.5']: must be two numbers, the smaller first, such as 0.5,1"),
+        ({"crop_scale": ["1,0.5"]}, "--crop-scale 1,0.5: must be two numbers, the smaller first, such as 0.5,1"),
         ({"crop_scale": "0.5"}, "--crop-scale 0.5: must be two numbers, the smaller first, such as 0.5,1"),
         ({"crop_scale": "0.5,2"}, "--crop-scale 0.5,2: must be at most 1: the whole picture"),
         ({"crop_ratio": "0,2"}, "--crop-ratio 0,2: must be two numbers, the smaller first, such as 0.5,1"),

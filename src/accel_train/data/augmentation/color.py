@@ -68,13 +68,13 @@ def sharpness(images_BCHW: Tensor, factors_B: Tensor) -> Tensor:
 
 
 def posterize(images_BCHW: Tensor, bits_B: Tensor) -> Tensor:
-    """Return images of which each value keeps its first bits."""
+    """Keep the first bits of each value of the images."""
     masks_B = 256 - 2 ** (8 - bits_B.to(torch.int64))
     return images_BCHW & masks_B.to(torch.uint8).view(-1, 1, 1, 1)
 
 
 def solarize(images_BCHW: Tensor, thresholds_B: Tensor) -> Tensor:
-    """Return images of which values from a threshold on are inverted."""
+    """Invert the values of the images from a threshold on."""
     first_B = thresholds_B.ceil().to(torch.uint8).view(-1, 1, 1, 1)
     return images_BCHW ^ (images_BCHW >= first_B).to(torch.uint8).mul_(255)
 

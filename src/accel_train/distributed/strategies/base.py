@@ -144,7 +144,7 @@ class Strategy(Protocol):
         ...
 
     def trainable_changed(self, accelerator: Accelerator, model: nn.Module) -> None:
-        """Collective: share the gradients of a prepared model of which other parameters train than before."""
+        """Collective: share the gradients of a prepared model again, after parameters were frozen or unfrozen."""
         ...
 
     def local(self, tensor: Tensor) -> Tensor:

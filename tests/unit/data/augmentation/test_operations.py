@@ -28,7 +28,7 @@ REFERENCES = {
 
 
 def noise(batch: int, channels: int = 3, height: int = 33, width: int = 26) -> Tensor:
-    """Make noise of all levels, of which each image uses some."""
+    """Make noise; each image uses some of the levels."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (batch, channels, height, width), dtype=torch.uint8, generator=generator)
     return images // (1 + torch.arange(batch).view(-1, 1, 1, 1) % 3).to(torch.uint8)
