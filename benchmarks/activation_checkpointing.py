@@ -25,7 +25,8 @@ def measured(model: str, batch_size: int, updates: int, device: str, more: Seque
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         words = [
-            *(sys.executable, "-m", "accel_train", "train", "--model", model, "--batch-size", str(batch_size)),
+            *(sys.executable, "-m", "accel_train", "train", "--no-report"),
+            *("--model", model, "--batch-size", str(batch_size)),
             *("--data", f"synthetic:{batch_size * updates},3,224,224,10", "--epochs", "1", "--device", device),
             *("--json", "--quiet", "--output", f"{folder}/run", *more),
         ]

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+TRAIN = (sys.executable, "-m", "accel_train", "train", "--no-report")
 LIBGOMP = "300000"
 
 
@@ -56,7 +57,7 @@ def images_per_second(spins: str, threads: int, options: list[str]) -> float:
     """Train, and return the images per second of the last epoch."""
     environment = {**os.environ, "GOMP_SPINCOUNT": spins, "OMP_NUM_THREADS": str(threads)}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "accel_train", "train", *options, "--quiet", "--output", f"{folder}/run"]
+        command = [*TRAIN, *options, "--quiet", "--output", f"{folder}/run"]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         records = map(json.loads, Path(folder, "run", "metrics.jsonl").read_text().splitlines())
         return next(float(record["images_per_second"]) for record in records if record["kind"] == "end")

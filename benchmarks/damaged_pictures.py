@@ -29,6 +29,7 @@ from accel_train.data.images.decode import decode_window
 from accel_train.data.sources.picture_files import FolderSource
 
 Random = random.Random
+TRAIN = (sys.executable, "-m", "accel_train", "train", "--no-report")
 JPEG_END = b"\xff\xd9"
 KINDS = {
     "baseline": ("jpg", "RGB", {"quality": 90}),
@@ -169,7 +170,7 @@ def train(folder: Path) -> None:
     for processes in ("1", "2"):
         output = folder.with_name(f"{folder.name}_run{processes}")
         options = ("--on-bad-image", "skip", "--exact", "--processes", processes, "--output", str(output))
-        command = [sys.executable, "-m", "accel_train", "train", "--data", str(folder), *TRAINING, *options]
+        command = [*TRAIN, "--data", str(folder), *TRAINING, *options]
         subprocess.run(command, check=True, capture_output=True)
         hashes.append(
             [

@@ -81,7 +81,8 @@ def train(data: Path, blocks: int, size: int, epochs: int) -> dict[str, Any]:
     """Train in a subprocess; return the last record of the run."""
     with tempfile.TemporaryDirectory() as folder:
         words = [
-            *(sys.executable, "-m", "accel_train", "train", "--data", str(data.resolve()), "--model", "data_wait:tiny"),
+            *(sys.executable, "-m", "accel_train", "train", "--no-report"),
+            *("--data", str(data.resolve()), "--model", "data_wait:tiny"),
             *("--image-size", str(size), "--batch-size", str(BATCH), "--epochs", str(epochs), "--lr", "0.001"),
             *("--device", "cpu", "--threads", "1", "--workers", "1", "--json", "--quiet", "--output", f"{folder}/run"),
         ]

@@ -22,7 +22,8 @@ def images_per_second(processes: int, images: int, exact: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [
-                *(sys.executable, "-m", "accel_train", "train", "--data", "fashion-mnist", "--limit", str(images)),
+                *(sys.executable, "-m", "accel_train", "train", "--no-report"),
+                *("--data", "fashion-mnist", "--limit", str(images)),
                 *("--epochs", "1", "--global-batch-size", "128", "--batch-size", "64", "--device", "cpu"),
                 *("--processes", str(processes), "--threads", "1", "--output", f"{folder}/run", "--quiet"),
                 "--exact" if exact else "--no-exact",

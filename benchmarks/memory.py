@@ -33,7 +33,8 @@ _START_RANKS = 'for rank in $(seq 0 $((WORLD_SIZE - 1))); do RANK=$rank LOCAL_RA
 def ours(setting: Setting) -> int:
     with tempfile.TemporaryDirectory() as folder:
         words = [
-            *(sys.executable, "-m", "accel_train", "train", "--data", "fashion-mnist", "--model", "cnn"),
+            *(sys.executable, "-m", "accel_train", "train", "--no-report"),
+            *("--data", "fashion-mnist", "--model", "cnn"),
             *("--limit", str(setting.images), "--epochs", "1", "--batch-size", str(setting.batch_size)),
             *("--processes", str(setting.processes), "--device", setting.device, "--precision", setting.precision),
             *("--json", "--quiet", "--output", f"{folder}/run"),

@@ -73,7 +73,8 @@ def idle_share(model: str, schedule: str, micro_batches: int, batch_size: int, d
     images = _UPDATES * micro_batches * batch_size
     with tempfile.TemporaryDirectory() as folder:
         words = [
-            *(sys.executable, "-m", "accel_train", "train", "--model", f"benchmarks.pipeline:{model}", "--profile"),
+            *(sys.executable, "-m", "accel_train", "train", "--no-report"),
+            *("--model", f"benchmarks.pipeline:{model}", "--profile"),
             *("--data", f"synthetic:{images},3,16,16,10", "--batch-size", str(batch_size), "--epochs", "1"),
             *("--processes", str(STAGES), "--strategy", "pipeline", "--pipeline-stages", str(STAGES)),
             *("--pipeline-schedule", schedule, "--pipeline-split", "1", "--accumulate", str(micro_batches)),

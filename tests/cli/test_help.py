@@ -18,10 +18,16 @@ COMMANDS = {
     "train": ("train", "--help"),
     "train_all": ("train", "--help-all"),
     "evaluate": ("evaluate", "--help"),
+    "predict": ("predict", "--help"),
+    "export": ("export", "--help"),
     "bench": ("bench", "--help"),
     "pack": ("pack", "--help"),
     "check": ("check", "--help"),
     "preview": ("preview", "--help"),
+    "report": ("report", "--help"),
+    "runs": ("runs", "--help"),
+    "compare": ("compare", "--help"),
+    "replay": ("replay", "--help"),
 }
 MAX_OPTIONS = 25
 

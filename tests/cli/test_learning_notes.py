@@ -71,7 +71,7 @@ def test_few_updates_are_noted_before_training_and_the_options_help(run: Runner)
     assert notes(ended)[0] == expected
     assert ended.out.index(expected) < ended.out.index("epoch 1/3")
     assert notes(preview) == [expected]
-    assert notes(better) == []
+    assert not any("updates" in note for note in notes(better))
 
 
 def test_resumed_run_is_not_told_of_its_few_updates_again(run: Runner) -> None:

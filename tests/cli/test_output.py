@@ -13,7 +13,7 @@ import pexpect
 import pytest
 import yaml
 from helpers.cli import Call, in_process, write_pictures
-from helpers.runner import LAUNCHERS, Runner, clean_environment
+from helpers.runner import LAUNCHERS, Runner, clean_environment, without_report
 from helpers.screen import Screen
 
 
@@ -140,7 +140,7 @@ def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> 
     """Run on a terminal and return all that it was sent."""
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "accel_train", "train", "--epochs", "3", *flags],
+        ["-m", "accel_train", *without_report("train", "--epochs", "3", *flags)],
         cwd=str(folder),
         env=clean_environment() | {"TERM": "xterm-256color"} | environment,
         dimensions=(50, columns),
@@ -176,11 +176,11 @@ def test_narrow_terminal_without_colour_is_readable(tmp_path: Path) -> None:
 
     lines = Screen(40, shown).unwrapped
     assert not re.search(r"\x1b\[(3|4|9)\d", shown)  # no colours; bold may be
-    copied = [line for line in lines if "accel_train evaluate" in line]
+    copied = [line for line in lines if "accel_train report" in line]
     assert [line for line in lines if len(line) > 40 and line not in copied] == []
     assert [row.split()[0] for row in lines if re.match(r" +\d/3 ", row)] == ["1/3", "2/3", "3/3"]
     assert "val accuracy" in next(line for line in lines if "epoch  " in line)
-    assert copied[0] == "next           accel_train evaluate out"  # in one piece, to be copied
+    assert copied[0] == "next           accel_train report out"  # in one piece, to be copied
 
 
 def test_dry_run_prints_the_banner_and_writes_nothing(call: Call, tmp_path: Path) -> None:

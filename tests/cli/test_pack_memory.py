@@ -55,7 +55,7 @@ def test_packed_set_larger_than_memory_trains(run: Runner, group: Path) -> None:
             os.link(run.folder / "src" / name / "0.jpg", run.folder / "src" / name / f"{number}.jpg")
     assert run("pack", "src", "dst").code == 0
     assert forget(run.folder / "dst") > _LIMIT + 64 * _MB
-    train = [sys.executable, "-m", "accel_train", "train", "--data", "dst", "--val-fraction", "0.05"]
+    train = [sys.executable, "-m", "accel_train", "train", "--no-report", "--data", "dst", "--val-fraction", "0.05"]
     options = ["--model", "mlp", "--image-size", "32", "--epochs", "1", "--workers", "0", "--output", "out"]
     inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *train, *options]
     ended = run.program(inside)

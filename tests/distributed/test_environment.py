@@ -145,7 +145,7 @@ def test_exact_run_does_not_depend_on_the_cores_of_the_machine(run: Runner) -> N
 THREADS_BY_OPTION = """
 import torch, accel_train, sys
 config = accel_train.TrainConfig(
-    data="digits", model="mlp", epochs=1, limit=64, batch_size=8, threads=2, device="cpu", output="out"
+    data="digits", model="mlp", epochs=1, limit=64, batch_size=8, threads=2, device="cpu", output="out", report=False
 )
 list(accel_train.train(config))
 """
@@ -160,7 +160,7 @@ FROM_PYTHON = """
 import os, torch, accel_train, accel_train.errors
 def train(output, **more):
     config = accel_train.TrainConfig(
-        data="digits", model="mlp", epochs=1, limit=64, batch_size=8, device="cpu", output=output, **more
+        data="digits", model="mlp", epochs=1, limit=64, batch_size=8, device="cpu", output=output, report=False, **more
     )
     return [*accel_train.train(config)][-1].val_accuracy
 torch.set_num_threads(3)

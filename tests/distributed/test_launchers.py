@@ -38,7 +38,7 @@ FOR_GPUS: dict[str, dict[str, Any]] = {
 def start(run: Runner, command: str, output: Path) -> Ended:
     """Run a command line as written, with hidden GPUs."""
     return run.program(
-        [*command.split(), *SMALL.split(), "--output", str(output)],
+        [*command.split(), *SMALL.split(), "--no-report", "--output", str(output)],
         PATH=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])),
         CUDA_VISIBLE_DEVICES="",
         HF_HOME=str(output.parent / "hf_home"),  # without a config of the wizard

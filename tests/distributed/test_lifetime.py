@@ -76,7 +76,7 @@ def test_killed_rank_is_named_and_fails_the_run(endless: Callable[..., Program])
 
 def test_two_processes_end_soon_after_their_last_line_without_warnings(run: Runner) -> None:
     words = [sys.executable, "-m", "accel_train", "train", *TINY, "--processes", "2", "--epochs", "1"]
-    words += ["--output", str(run.folder / "out")]
+    words += ["--no-report", "--output", str(run.folder / "out")]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout

@@ -8,7 +8,7 @@ import accel_train
 config = accel_train.TrainConfig(
     data="digits", model="mlp", epochs=1, limit=256, batch_size=32, processes=2, device="cpu", output="run"
 )
-*_, ended = accel_train.train(config)
+(ended,) = [event for event in accel_train.train(config) if event.kind == "end"]
 sys.stdout.write(f"{ended.updates} {ended.val_accuracy}\\n")  # at once: print() writes the end of the line by itself
 """
 

@@ -80,7 +80,8 @@ def test_evaluation_by_tasks_is_one_evaluation(run: Runner) -> None:
 
 API = """
 import accel_train, sys
-config = accel_train.TrainConfig(data="synthetic:64,1,8,8,2", epochs=1, model="mlp", batch_size=8, device="cpu")
+data = "synthetic:64,1,8,8,2"
+config = accel_train.TrainConfig(data=data, epochs=1, model="mlp", batch_size=8, device="cpu", report=False)
 (folder,) = [event.run_folder for event in accel_train.train(config) if event.kind == "run"]
 sys.stdout.write(accel_train.evaluate(folder).weights + "\\n")
 """

@@ -19,7 +19,7 @@ import psutil
 
 from helpers import warm
 from helpers.processes import wait_until
-from helpers.runner import LAUNCHERS, clean_environment
+from helpers.runner import LAUNCHERS, clean_environment, without_report
 
 ON_CPU = ("--device", "cpu", "--threads", "1")
 TINY = ("--data", "synthetic:64,1,8,8,2", "--model", "mlp", "--batch-size", "8", *ON_CPU)
@@ -28,7 +28,7 @@ ENDLESS = (*TINY, "--epochs", "100000", "--save-every", "1000000updates")
 """Saves only when it is stopped."""
 _VARYING = {
     *("seconds", "seconds_to_first_update", "images_per_second", "data_wait_share", "save_share", "watch_share"),
-    *("run_folder", "time"),
+    *("run_folder", "time", "command"),
 }
 """Fields of a record that may differ between two identical runs."""
 
@@ -135,7 +135,8 @@ def started(
         else:
             (opened / name).touch()
     python, dash_m, module, *more = LAUNCHERS[launcher](processes)
-    started = [*wrapper, python, dash_m, module, *options, *more, command, *map(str, words)]
+    command_line = without_report(command, *map(str, words))
+    started = [*wrapper, python, dash_m, module, *options, *more, *command_line]
     if launcher == "accel_train" and processes > 1:
         started += ["--processes", str(processes)]
     program = Program(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from helpers import warm
 from helpers.faults import Program
-from helpers.runner import Ended, clean_environment
+from helpers.runner import Ended, clean_environment, without_report
 
 PORT = "29500"
 _RELAY = Path(__file__).with_name("relay.py")
@@ -136,7 +136,7 @@ class Cluster:
 
         They live until they are killed one by one, also if their host is killed.
         """
-        command = [sys.executable, "-m", "accel_train", *words]
+        command = [sys.executable, "-m", "accel_train", *without_report(*words)]
         return [
             self._start_program(
                 int(place["GROUP_RANK"]), [*command, *place.get("MORE", "").split()], place, forked=True

@@ -19,6 +19,7 @@ from accel_train.events import (
     RankStart,
     RunEnded,
     RunStarted,
+    SoftwareRecord,
     UpdateDone,
 )
 
@@ -58,6 +59,11 @@ STARTED = RunStarted(
         identity={"device": "cpu", "CPU": "AMD EPYC", "threads": "1"},
         hosts=(HostRecord("node1", ranks=(0, 1), devices=("cpu", "cpu"), stages=("", ""), network="lo"),),
     ),
+    software=SoftwareRecord(
+        command="accel_train train --processes 2",
+        commit="0123456789abcdef0123456789abcdef01234567",
+        versions={"Python": "3.11.2", "accel_train": "0.1.0", "torch": "2.14.1"},
+    ),
     plan=PlanRecord(
         batch_size=32,
         accumulate=1,
@@ -89,7 +95,7 @@ STARTED = RunStarted(
 def started(config: dict[str, Any] | None = None, **changes: Any) -> RunStarted:
     """Return STARTED with other values of some fields of it or its records, and with changed fields of its config."""
     records = {}
-    for name in ("data", "model", "hardware", "plan"):
+    for name in ("data", "model", "hardware", "software", "plan"):
         record = getattr(STARTED, name)
         own = {field.name: changes.pop(field.name) for field in fields(record) if field.name in changes}
         records[name] = replace(record, **own)

@@ -64,8 +64,11 @@ class Runner:
         forked: bool = True,
         **environment: str,
     ) -> Ended:
-        """Run accel_train on N processes of one thread each; other launchers are never forked."""
-        words = [*LAUNCHERS[launcher](processes), *map(str, arguments)]
+        """Run accel_train on N processes of one thread each; other launchers are never forked.
+
+        `train` writes no report, unless ``--report`` is given.
+        """
+        words = [*LAUNCHERS[launcher](processes), *without_report(*map(str, arguments))]
         if launcher == "accel_train" and processes > 1:
             words += ["--processes", str(processes)]
         if forked and launcher == "accel_train":
@@ -77,7 +80,7 @@ class Runner:
 
         When one fails, the others are killed.
         """
-        command = [*(() if words[0] == "-c" else LAUNCHERS["accel_train"](1)[1:]), *map(str, words)]
+        command = [*(() if words[0] == "-c" else LAUNCHERS["accel_train"](1)[1:]), *without_report(*map(str, words))]
         return self._finish([[sys.executable, *command]] * len(environments), timeout, environments)
 
     def script(self, *words: str | Path, processes: int, timeout: float = 120, **environment: str) -> Ended:
@@ -135,6 +138,15 @@ class Runner:
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**clean_environment(), "HF_HOME": str(self.folder / "hf_home"), **more}
+
+
+def without_report(*words: str) -> list[str]:
+    """Return the words of a command; those of `train` with the option for no report, which takes seconds, if they may.
+
+    With `=`, the next word cannot be read as the value of the option.
+    """
+    decided = words[:1] != ("train",) or any(word.startswith(("--report", "--no-report")) for word in words)
+    return list(words) if decided else ["train", "--report=false", *words[1:]]
 
 
 def clean_environment() -> dict[str, str]:

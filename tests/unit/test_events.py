@@ -14,7 +14,7 @@ RUN_KEYS = {
     *("total_updates", "images_dropped", "optimizer", "optimizer_settings", "base_lr", "lr_scaling"),
     *("lr_base_batch", "lr_cap", "origin", "shape", "cache", "ignored_files"),
     *("peak_lr", "schedule", "warmup_updates", "warmup_from", "seed", "exact", "ema_half_life", "config", "changed"),
-    *("contents", "environment", "identity", "hosts"),
+    *("contents", "environment", "identity", "hosts", "command", "commit", "versions"),
 }
 
 
@@ -44,5 +44,14 @@ def test_phase_times_of_ranks_stay_nested() -> None:
 def test_ranks_of_an_epoch_stay_nested() -> None:
     record = as_record(epoch_by_rank(2))
     assert list(record) == ["kind", "epoch", "update", "ranks"]
-    assert list(record["ranks"][1]) == ["device", "loss", "images", "images_per_second", "weights", "sharded"]
+    assert list(record["ranks"][1]) == [
+        "device",
+        "loss",
+        "images",
+        "images_per_second",
+        "weights",
+        "sharded",
+        "data_wait_share",
+        "memory_bytes",
+    ]
     assert [rank["loss"] for rank in record["ranks"]] == [0.2, 0.2123]

@@ -2,7 +2,6 @@
 
 import math
 from collections import defaultdict
-from importlib.util import find_spec
 from pathlib import Path
 
 from accel_train.bench.results import Row
@@ -14,12 +13,8 @@ def check_plot(path: Path) -> None:
     """Check, before anything is measured, that the plot can be written.
 
     Raises:
-        UserError: matplotlib is not installed, or the file cannot be written.
+        UserError: the file cannot be written.
     """
-    if find_spec("matplotlib") is None:
-        raise UserError(
-            f"--png {quoted(path)} needs matplotlib, which is not installed", "pip install 'accel_train[plot]'"
-        )
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise UserError(
             f"--png {quoted(path)} is not a file in an existing folder", "give a file in an existing folder"

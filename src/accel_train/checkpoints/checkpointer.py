@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from accel_train.checkpoints import state_file, store
-from accel_train.checkpoints.run_folder import CHECKPOINTS, WEIGHTS
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.errors import LocalError, UserError
+from accel_train.history.files import CHECKPOINTS, WEIGHTS
 from accel_train.models import weights_file
 from accel_train.system import os_errors
 from accel_train.system.atomic_files import write_file

@@ -4,9 +4,9 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_train.checkpoints.run_folder import DATA_FILES
 from accel_train.data.contents import Files
 from accel_train.errors import UserError
+from accel_train.history.files import DATA_FILES
 from accel_train.system.records import Count, Text, checked, parse_json
 from accel_train.system.regular_files import read_regular
 

@@ -1,4 +1,4 @@
-"""The folder of a run: its name, its files and the description of its model."""
+"""The folder of a run: where it is, what a run may write there, and the description of its model."""
 
 import gzip
 import json
@@ -15,22 +15,38 @@ from pydantic import Field
 
 from accel_train.data.contents import Contents, Files, SplitContents, consistent
 from accel_train.errors import UserError
+from accel_train.history.files import (
+    BAD_IMAGES,
+    CHECKPOINTS,
+    CONFIG,
+    DATA_FILES,
+    DESCRIPTION,
+    EXPORT,
+    LOCK,
+    LOGS,
+    METRICS,
+    METRICS_CSV,
+    PREDICTIONS,
+    PROFILE,
+    REPORT,
+    TENSORBOARD,
+    TRACKED_AS,
+    WANDB,
+    WEIGHTS,
+)
 from accel_train.loggers.text import quoted
 from accel_train.models.base import Interpolation, Preprocessing
 from accel_train.system.atomic_files import is_partial, write_file
 from accel_train.system.records import Number, Text, read_record
 from accel_train.system.regular_files import kind_of
 
-CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
-DATA_FILES = "data_files.json.gz"
-BAD_IMAGES = "bad_images.txt"
-PROFILE = "profile"
-WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
-LOCK = ".lock"
-_FILES = (CONFIG, DESCRIPTION, METRICS, DATA_FILES, BAD_IMAGES, *WEIGHTS.values())
+_FILES = (
+    *(CONFIG, DESCRIPTION, METRICS, DATA_FILES, BAD_IMAGES, PREDICTIONS, REPORT, *WEIGHTS.values()),
+    *(METRICS_CSV, TRACKED_AS),
+)
 FILES = "|".join(map(re.escape, _FILES))
 """Pattern of the files that are written as a whole."""
-_FOLDERS = (CHECKPOINTS, LOGS, PROFILE)
+_FOLDERS = (CHECKPOINTS, LOGS, PROFILE, EXPORT, TENSORBOARD, WANDB)
 _FORMAT = 3
 
 Size = Annotated[int, Field(strict=True, ge=1, le=2**16)]
@@ -139,7 +155,7 @@ def numbered(name: str) -> tuple[list[Path], Path]:
 
 
 def _is_ours(name: str) -> bool:
-    return name in (*_FILES, CHECKPOINTS, LOGS, LOCK, PROFILE) or is_partial(name, FILES)
+    return name in (*_FILES, *_FOLDERS, LOCK) or is_partial(name, FILES)
 
 
 def make(folder: Path, *, new: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Container, Mapping
@@ -34,7 +35,7 @@ class _Manifest:
 
 def begin(checkpoints: Path, update: int, nonce: str) -> Path:
     """Create and return the folder to which all processes of a run write a checkpoint; `nonce` is the run's."""
-    partial = checkpoints / f"{PARTIAL}{_NAME}{update:06d}_{nonce}"
+    partial = checkpoints / f"{PARTIAL}{name_of(update)}_{nonce}"
     partial.mkdir(parents=True, exist_ok=True)
     sync(checkpoints.parent)
     return partial
@@ -80,15 +81,23 @@ def problem(checkpoint: Path) -> str | None:
     return next(filter(None, differences), None)
 
 
-def newest_valid(checkpoints: Path) -> tuple[Path | None, list[str]]:
-    """Return the newest valid checkpoint, None if there is none, and a sentence for each newer, damaged one."""
+def newest_valid(checkpoints: Path, before: float = math.inf) -> tuple[Path | None, list[str]]:
+    """Return the newest valid checkpoint, None if there is none, and a sentence for each newer, damaged one.
+
+    Only those of updates below `before` count.
+    """
     problems: list[str] = []
-    for checkpoint in reversed(_by_update(checkpoints)):
+    for checkpoint in reversed([path for path in _by_update(checkpoints) if update_of(path) < before]):
         reason = problem(checkpoint)
         if reason is None:
             return checkpoint, problems
         problems.append(f"checkpoint {checkpoint.name} is damaged ({reason})")
     return None, problems
+
+
+def updates_from(checkpoints: Path, update: int) -> list[int]:
+    """Return the updates of all checkpoints from an update on, valid or not, in order."""
+    return [found for path in _by_update(checkpoints) if (found := update_of(path)) >= update]
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -99,6 +108,11 @@ def is_checkpoint(path: Path) -> bool:
 def update_of(checkpoint: Path) -> int:
     """Return the number of updates before a checkpoint."""
     return int(checkpoint.name.removeprefix(_NAME))
+
+
+def name_of(update: int) -> str:
+    """Return the name of the checkpoint of an update."""
+    return f"{_NAME}{update:06d}"
 
 
 def prune(checkpoints: Path, keep: int, also: Container[int | None]) -> list[int]:

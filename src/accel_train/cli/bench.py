@@ -22,7 +22,7 @@ _IMAGES = 8_192
 _MIN_UPDATES = 40
 
 Json = Annotated[bool, typer.Option("--json", help="Print each row as a JSON line as soon as it is measured.")]
-Png = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Also plot the rows; needs matplotlib.")]
+Png = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Also plot the rows.")]
 
 
 class BenchConfig(Config):

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import typer
 
@@ -24,29 +24,31 @@ class ShowProgress(Protocol):
 
 
 @contextmanager
-def progress(pictures: int) -> Iterator[ShowProgress]:
-    """Yield a function that shows progress: a bar on a terminal, else a line every 10 s."""
+def progress(pictures: int, stream: TextIO | None = None) -> Iterator[ShowProgress]:
+    """Yield a function that shows progress, on stdout by default: a bar on a terminal, else a line every 10 s."""
+    stream = stream or sys.stdout
     began = time.monotonic()
 
     def left(done: int) -> str:
         return f"{rough_duration((time.monotonic() - began) * (pictures - done) / max(1, done))} left"
 
-    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
         next_line = began + _SECONDS_BETWEEN_LINES
 
         def write_line(done: int) -> None:
             nonlocal next_line
             if time.monotonic() >= next_line:
-                say(f"{done:,} of {quantity(pictures, 'picture')}, {left(done)}")
+                say(f"{done:,} of {quantity(pictures, 'picture')}, {left(done)}", stream)
                 next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
 
         yield write_line
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     # Without auto-refresh: its thread could hold a lock while workers are forked.
     columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-    bar = Progress(*columns, auto_refresh=False, transient=True, expand=True)
+    bar = Progress(*columns, console=Console(file=stream), auto_refresh=False, transient=True, expand=True)
     task = bar.add_task("", total=pictures, left="")
 
     def draw(done: int) -> None:
@@ -62,10 +64,10 @@ def progress(pictures: int) -> Iterator[ShowProgress]:
             bar.stop()
 
 
-def say(line: str) -> None:
+def say(line: str, stream: TextIO | None = None) -> None:
     """Print a line, unless the terminal or the reader of the pipe has gone, which does not end the command."""
     with suppress(OSError):
-        typer.echo(line)
+        typer.echo(line, file=stream)
 
 
 def decode_all(

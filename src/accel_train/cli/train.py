@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
 from typing import Annotated, TextIO
 
 import typer
@@ -13,7 +14,7 @@ from accel_train.data.sources import fashion_mnist_files
 from accel_train.distributed.environment import by_other_launcher, launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.errors import UserError
-from accel_train.events import RunEnded, RunStarted, Stopped
+from accel_train.events import Event, RunEnded, RunStarted, Stopped
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
 
@@ -52,17 +53,31 @@ def train(
     with without_gc():
         from accel_train.loggers.select import logged
         from accel_train.run.session import train as train_events
+        from accel_train.trackers.select import TRACKERS_ROW
 
-    code = 0
-    events = train_events(config, origins, signals)
     command = None if by_other_launcher() else shlex.join(["accel_train", *sys.argv[1:]])
-    for event in logged(events, rank=launched_rank(), verbose=verbose, quiet=quiet, json=json, command=command):
+    events = logged(
+        train_events(config, origins, signals),
+        rank=launched_rank(),
+        verbose=verbose,
+        quiet=quiet,
+        json=json,
+        command=command,
+        more=[TRACKERS_ROW],
+    )
+    raise typer.Exit(_carry_out(events, signals))
+
+
+def _carry_out(events: Iterator[Event], signals: StopSignals) -> int:
+    """Let a run go through its events, and return the exit code."""
+    code = 0
+    for event in events:
         if isinstance(event, RunStarted):
             signals.training_began(alone=event.hardware.world_size == 1)
         elif isinstance(event, RunEnded | Stopped):
-            signals.training_ended()  # all is saved
+            signals.training_ended(complete=isinstance(event, RunEnded))  # all is saved
             code = event.exit_code if isinstance(event, Stopped) else 0
-    raise typer.Exit(code)
+    return code
 
 
 def _preview(config: TrainConfig, origins: dict[str, str], print_config: bool, stream: TextIO) -> None:

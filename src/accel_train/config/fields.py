@@ -131,7 +131,7 @@ def choices_of(kind: type[BaseModel], name: str) -> tuple[str, ...]:
 def _choices(annotation: object) -> tuple[str, ...]:
     if typing.get_origin(annotation) is Literal:
         return tuple(map(str, typing.get_args(annotation)))
-    kinds = [each for each in typing.get_args(annotation) if each is not types.NoneType]
+    kinds = [each for each in typing.get_args(annotation) if each not in (types.NoneType, Ellipsis)]
     return _choices(kinds[0]) if len(kinds) == 1 else ()
 
 

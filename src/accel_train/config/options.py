@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveFloat, field_validator, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
 from accel_train.config import panels
 from accel_train.config.augmentation_panel import Augment
@@ -12,6 +12,7 @@ from accel_train.config.data_panel import Data
 from accel_train.config.fields import (
     AugmentLevel,
     Config,
+    Device,
     Everyday,
     FreeOnResume,
     OptimizerName,
@@ -29,11 +30,14 @@ from accel_train.config.mixing_panel import Mixing
 from accel_train.config.model_panel import Model
 from accel_train.config.optimizers import OPTIMIZERS, Rate
 from accel_train.config.strategy_panel import Strategy
+from accel_train.config.tracking_panel import Tracking
 from accel_train.errors import UserError
+from accel_train.system.atomic_files import refuse_unwritable
 
 
 class TrainConfig(
-    panels.Checkpoints,  # the last base comes first in help and files
+    Tracking,  # the last base comes first in help and files
+    panels.Checkpoints,
     Strategy,
     panels.Machine,
     panels.LearningRate,
@@ -104,10 +108,48 @@ class Evaluation(Config):
     """Precision of the computation. Default: the run's."""
     workers: Workers = "auto"
     """Loader workers per process, as for train."""
+    predictions: Annotated[UserPath | None, Placement()] = None
+    """CSV or Parquet file to write, one row an image: its name, label, prediction and probabilities."""
 
 
 class EvaluateConfig(panels.Machine, Evaluation):
     """An evaluation of a run's model."""
+
+
+class Prediction(Config):
+    """How to predict the classes of pictures."""
+
+    panel = "Prediction"
+
+    top_k: PositiveInt = 1
+    """Classes to name per picture, the most probable ones."""
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Name no class that is less probable, from 0 to 1. Default: no threshold."""
+    csv: Annotated[UserPath | None, Placement()] = None
+    """CSV file to write, one row a picture: its name, classes and probabilities, or why it cannot be read."""
+    weights: Literal["last", "best"] | None = None
+    """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
+    model: str | None = None
+    """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
+    max_pixels: PositiveInt | None = None
+    """Most pixels of a picture: one that has more is not decoded. Default: the run's."""
+    batch_size: PositiveInt | None = None
+    """Most pictures per process at a time. Default: the run's."""
+    precision: Precision | None = None
+    """Precision of the computation. Default: the run's."""
+    workers: Workers = "auto"
+    """Loader workers per process, as for train."""
+
+    @field_validator("csv")
+    @classmethod
+    def _is_file(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            refuse_unwritable(value, "--csv")
+        return value
+
+
+class PredictConfig(panels.Machine, Prediction):
+    """A prediction of the classes of pictures with a run's model."""
 
 
 class Preview(Config):
@@ -127,6 +169,32 @@ class Preview(Config):
             raise UserError(f"--output {value}: the sheet is a PNG file", f"use --output {value.with_suffix('.png')}")
         if not value.absolute().parent.is_dir():
             raise UserError(f"--output {value}: there is no folder {value.parent}", "make it, or give another --output")
+        return value
+
+
+class ReportConfig(Config):
+    """A report of a run."""
+
+    panel = "Report"
+
+    output: Annotated[UserPath | None, Placement()] = None
+    """HTML file to write. Default: report.html in the run folder."""
+    data: UserName | None = None
+    """Where the data of the run are now, for its pictures. Default: as the run has them."""
+    labels: UserPath | None = None
+    """File with the labels of the pictures, likewise."""
+    data_dir: UserPath | None = None
+    """Folder of data sets, as for train."""
+    model: str | None = None
+    """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
+    device: Annotated[Device, Placement()] = "auto"
+    """Device that predicts the validation images, if the run has not done it."""
+
+    @field_validator("output")
+    @classmethod
+    def _is_file(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            refuse_unwritable(value, "--output")
         return value
 
 

@@ -54,6 +54,8 @@ class Run(Config):
     """Updates between checks that all processes hold the same weights. 0: no checks."""
     profile: Annotated[bool, Placement()] = False
     """Trace a few updates into the run folder, and print where their time went."""
+    report: Annotated[bool, FreeOnResume()] = True
+    """At the end, write predictions.csv and report.html into the run folder."""
 
     @field_validator("time_limit")
     @classmethod

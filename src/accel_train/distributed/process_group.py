@@ -124,6 +124,14 @@ def exchange(group: ProcessGroup | None, numbers: list[int]) -> list[list[int]]:
     return [each.tolist() for each in everyones]
 
 
+def exchange_equal(group: ProcessGroup | None, tensor: Tensor) -> list[Tensor]:
+    """Collective: return the CPU tensor of every process, by rank; all have the same shape and dtype."""
+    everyones = [torch.empty_like(tensor) for _ in range(group.size())] if group else [tensor]
+    if group:
+        torch.distributed.all_gather(everyones, tensor, group=group)
+    return everyones
+
+
 def exchange_texts(group: ProcessGroup | None, text: str) -> list[str]:
     """Collective: return the text of every process, by rank."""
     texts = [text] * (group.size() if group else 1)

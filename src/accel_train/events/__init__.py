@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
+from accel_train.events.evaluation import ClassResult, Evaluated, ReliabilityBin
 from accel_train.events.records import (
     DataRecord,
     HardwareRecord,
@@ -13,9 +14,11 @@ from accel_train.events.records import (
     PlanRecord,
     RankEpoch,
     RankStart,
+    SoftwareRecord,
 )
 
 __all__ = [
+    "ClassResult",
     "DataRecord",
     "EpochByRank",
     "EpochEnd",
@@ -32,10 +35,13 @@ __all__ = [
     "RankEpoch",
     "RankStart",
     "RanksStarted",
+    "ReliabilityBin",
+    "ReportWritten",
     "Resumed",
     "RunEnded",
     "RunStarted",
     "Saved",
+    "SoftwareRecord",
     "Stopped",
     "UpdateDone",
     "as_record",
@@ -51,6 +57,7 @@ class RunStarted:
     data: DataRecord
     model: ModelRecord
     hardware: HardwareRecord
+    software: SoftwareRecord
     plan: PlanRecord
     config: Mapping[str, Any]  # the resolved config as JSON values, by field
     changed: tuple[str, ...]  # fields of the config that the user gave, or that differ from their default
@@ -161,6 +168,14 @@ class RunEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportWritten:
+    """The page about the finished run is written; comes after RunEnded."""
+
+    kind: ClassVar[str] = "report"
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint is committed: the run can resume from it, whatever happens next."""
 
@@ -198,24 +213,6 @@ class Profiled:
     traces: str  # folder of the traces
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """The result of evaluating a model, each image counted once."""
-
-    kind: ClassVar[str] = "evaluation"
-    run_folder: str
-    weights: str
-    data: str
-    split: str  # val or test
-    images: int
-    classes: int
-    loss: float
-    accuracy: float
-    balanced_accuracy: float  # mean accuracy of the classes that have images
-    top5: float  # top-5 accuracy; 1 if there are at most five classes
-    notes: tuple[str, ...]  # messages about weights and data for the user
-
-
 Event = (
     RunStarted
     | Resumed
@@ -229,6 +226,7 @@ Event = (
     | Stopped
     | Profiled
     | RunEnded
+    | ReportWritten
 )
 
 

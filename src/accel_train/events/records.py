@@ -61,6 +61,15 @@ class HardwareRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SoftwareRecord:
+    """What must be known, besides the config, to start the run again."""
+
+    command: str  # that started this process
+    commit: str  # of the git repository in which it was started; empty if there is none
+    versions: Mapping[str, str]  # of Python and of packages
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRecord:
     """Batches, updates, optimizer and learning rate."""
 
@@ -131,3 +140,5 @@ class RankEpoch:
     images_per_second: float  # training only
     weights: str  # hash of its weights and buffers at the end of the epoch: equal on all processes
     sharded: bool  # its weights are shards, and `weights` differs
+    data_wait_share: float = 0.0  # fraction of its training time, since it was started, spent waiting for batches
+    memory_bytes: int = 0  # peak: on a GPU allocated to tensors, else of the process; 0 in records of older versions

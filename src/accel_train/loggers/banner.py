@@ -18,7 +18,7 @@ IN_ROWS = {
     *("warmup_epochs", "schedule", "milestones", "gamma"),
     *("random_crop", "crop_scale", "crop_ratio", "shift", "flip", "vertical_flip", "rotate", "color_jitter"),
     *("rand_augment", "trivial_augment", "random_erasing"),
-    *("device", "processes", "backend", "shard_size", "threads", "precision"),
+    *("device", "processes", "backend", "shard_size", "threads", "precision", "report"),
 }
 """Fields of the config that the rows show; all others are options in the last one, if they are to be seen."""
 

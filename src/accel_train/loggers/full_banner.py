@@ -23,7 +23,7 @@ IN_OTHER_ROWS = {
     *("random_crop", "crop_scale", "crop_ratio", "shift", "flip", "vertical_flip", "rotate", "color_jitter"),
     *("rand_augment", "trivial_augment", "random_erasing"),
     *("device", "processes", "backend", "strategy", "shard_size", "threads", "precision"),
-    *("pipeline_stages", "pipeline_schedule"),
+    *("pipeline_stages", "pipeline_schedule", "report"),
 }
 """Fields of the config that the fixed rows show."""
 

@@ -18,7 +18,7 @@ class JsonLines:
     def __call__(self, event: Event) -> None:
         if isinstance(event, self._kinds):
             time = datetime.now(UTC).isoformat(timespec="milliseconds")
-            record = {"kind": event.kind, "time": time, **_portable(as_record(event))}
+            record = {"kind": event.kind, "time": time, **portable(as_record(event))}
             try:
                 self._stream.write(json.dumps(record, allow_nan=False) + "\n")
                 self._stream.flush()
@@ -27,10 +27,10 @@ class JsonLines:
                 raise
 
 
-def _portable(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by None."""
+def portable(value: Any) -> Any:
+    """Return a value with None instead of NaN and infinities, which JSON lacks."""
     if isinstance(value, dict):
-        return {name: _portable(one) for name, one in value.items()}
+        return {name: portable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_portable(one) for one in value]
+        return [portable(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,6 +14,7 @@ from accel_train.events import (
     Profiled,
     Progress,
     RanksStarted,
+    ReportWritten,
     Resumed,
     RunEnded,
     RunStarted,
@@ -26,7 +27,7 @@ from accel_train.loggers.lines import GAP, epoch_line, rank_lines, resumed_line,
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.rows import RunConsole
 from accel_train.loggers.run_clock import RunClock
-from accel_train.loggers.summary import print_summary, summary_line
+from accel_train.loggers.summary import print_report, print_summary, summary_line
 from accel_train.loggers.text import learning_rate, loss, printable, speed
 from accel_train.loggers.throughput import Throughput
 
@@ -67,6 +68,7 @@ class PlainLogger:
             EpochByRank: self._write_ranks,
             EpochEnd: self._write_epoch,
             RunEnded: self._end,
+            ReportWritten: self._tell_report,
             Saved: lambda event: self._write(saved_line(event)),
             Notice: lambda event: self._write(f"note: {event.text}"),
             Profiled: lambda event: self._write(*profile_lines(event)),
@@ -118,6 +120,9 @@ class PlainLogger:
 
     def _end(self, event: RunEnded) -> None:
         print_summary(self._console, event, self._run)
+
+    def _tell_report(self, event: ReportWritten) -> None:
+        print_report(self._console, event, self._run)
 
     def _write(self, *lines: str) -> None:
         self._stream.write("".join(f"{printable(line)}\n" for line in lines))

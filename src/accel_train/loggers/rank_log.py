@@ -19,6 +19,7 @@ from accel_train.events import (
     Profiled,
     Progress,
     RanksStarted,
+    ReportWritten,
     Resumed,
     RunEnded,
     RunStarted,
@@ -91,6 +92,7 @@ class RankLogger:
             Profiled: lambda event: "\n".join(profile_lines(event)),
             Stopped: lambda event: stopped_line(self._run, event, command),
             RunEnded: lambda event: summary_line(event, self._run.run_folder),
+            ReportWritten: lambda event: f"report: {printable(event.path)}",
         }
 
     def __call__(self, event: Event) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,7 +16,13 @@ _LABEL_WIDTH = 15
 
 
 class RunConsole(Console):
-    """A console that raises BrokenPipeError when its reader is gone; Rich's ends the program."""
+    """A console that raises BrokenPipeError when its reader is gone: Rich's ends the program.
+
+    It writes to its file in a notebook, too.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(force_jupyter=False, **options)
 
     def on_broken_pipe(self) -> None:
         raise  # noqa: PLE0704  the BrokenPipeError that Rich is handling

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -17,6 +17,7 @@ from accel_train.events import (
     Profiled,
     Progress,
     RanksStarted,
+    ReportWritten,
     Resumed,
     RunEnded,
     RunStarted,
@@ -24,6 +25,7 @@ from accel_train.events import (
     Stopped,
 )
 from accel_train.loggers.jsonl import JsonLines
+from accel_train.loggers.notebook import NotebookLogger, can_display, cell_output, in_notebook
 from accel_train.loggers.plain import PlainLogger, QuietLogger
 from accel_train.loggers.rank_log import RankLogger, start_logging, tell_closed
 from accel_train.loggers.rows import RunConsole
@@ -33,7 +35,7 @@ Logger = Callable[[Event], None]
 """Takes each event of a run, in order."""
 
 _HISTORY = (Progress, EpochByRank, EpochEnd, Profiled, RunEnded)
-_RECORDS = (RunStarted, *_HISTORY, Resumed, RanksStarted, Saved, Notice, Stopped)
+_RECORDS = (RunStarted, *_HISTORY, Resumed, RanksStarted, Saved, Notice, Stopped, ReportWritten)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,20 @@ def logged(
     verbose: bool = False,
     command: str | None = None,
     only: Collection[str] | None = None,
-) -> Iterator[Event]:
+    more: Sequence[Row] = (),
+) -> Generator[Event, None, None]:
     """Pass the events of a process through its loggers, then yield each; the first is RunStarted.
 
-    `json` writes records to stdout, and what a person reads to stderr. `only` names rows of :data:`LOGGERS`.
+    `json` writes records to stdout, and what a person reads to stderr. `only` names rows of :data:`LOGGERS`; those in
+    `more` come after them.
     """
     started = next(events)
     assert isinstance(started, RunStarted)
     process = Process(rank, quiet=quiet, json=json, verbose=verbose, command=command)
-    rows = [row for name, row in LOGGERS.items() if row.wanted(process) and (only is None or name in only)]
+    rows = [*(row for name, row in LOGGERS.items() if only is None or name in only), *more]
     with ExitStack() as stack:
         stack.enter_context(closing(events))
-        loggers = [stack.enter_context(_opened(row, started, process)) for row in rows]
+        loggers = [stack.enter_context(_opened(row, started, process)) for row in rows if row.wanted(process)]
         for event in chain([started], events):
             for log in loggers:
                 log(event)
@@ -132,6 +136,10 @@ def _console(started: RunStarted, process: Process) -> AbstractContextManager[Lo
     return console_logger(stream, stream.isatty() and not shared, process)
 
 
+def _notebook(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
+    return nullcontext(NotebookLogger(cell_output()) if can_display() else PlainLogger(sys.stdout))
+
+
 def console_logger(stream: TextIO, is_terminal: bool, process: Process) -> AbstractContextManager[Logger]:
     """Return a context of the logger for a person; its end restores a terminal, also after an error."""
     verbose, command = process.verbose, process.command
@@ -154,5 +162,6 @@ LOGGERS: dict[str, Row] = {
         stream="stdout",
     ),
     "console": Row(lambda process: process.rank == 0, _console, stream="the console"),
+    "notebook": Row(lambda process: process.rank == 0 and in_notebook(), _notebook, stream="the notebook"),
 }
 """Every logger; each event goes through them in this order."""

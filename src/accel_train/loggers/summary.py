@@ -1,22 +1,27 @@
-"""Describes the end of a run: results, files and the next commands."""
+"""Describes the end of a run: results, files and the next command."""
 
 import re
 import shlex
 
 from rich.console import Console
 
-from accel_train.events import RunEnded, RunStarted
+from accel_train.events import ReportWritten, RunEnded, RunStarted
 from accel_train.loggers.rows import Row, print_rows
 from accel_train.loggers.text import accuracy, duration, quantity, speed
 
 _FUNCTION = re.compile(r"(?!hf:|timm:)[\w.]+:[^\W\d]\w*")
-"""A user's my.module:function, no name that a library gives, which `evaluate` imports only if it is named."""
+"""A user's my.module:function, no name that a library gives, which other commands import only if it is named."""
 
 
 def print_summary(console: Console, ended: RunEnded, started: RunStarted) -> None:
-    """Print :func:`summary_rows` and, unwrapped so that they can be copied, :func:`next_rows`."""
+    """Print :func:`summary_rows` and, unwrapped so that they can be copied, :func:`files_rows`."""
     print_rows(console, summary_rows(ended))
-    print_rows(console, next_rows(ended, started), wrap=False)
+    print_rows(console, files_rows(started), wrap=False)
+
+
+def print_report(console: Console, written: ReportWritten, started: RunStarted) -> None:
+    """Print :func:`report_rows`, unwrapped."""
+    print_rows(console, report_rows(written, started), wrap=False)
 
 
 def summary_rows(ended: RunEnded) -> list[Row]:
@@ -31,15 +36,24 @@ def summary_rows(ended: RunEnded) -> list[Row]:
     ]
 
 
-def next_rows(ended: RunEnded, started: RunStarted) -> list[Row]:
-    """Return the run folder, and the commands that evaluate its weights."""
-    own = {f"--{name}": str(started.config[name]) for name in ("model", "data")}
-    named = [word for pair in own.items() if _FUNCTION.fullmatch(pair[1]) for word in pair]
-    evaluate = shlex.join(["accel_train", "evaluate", started.run_folder, *named])
-    rows = [("files", started.run_folder), ("next", evaluate)]
-    if ended.best_epoch != ended.epochs:
-        rows.append(("", f"{evaluate} --weights best"))
-    return rows
+def files_rows(started: RunStarted) -> list[Row]:
+    """Return the run folder, and the next command if no report follows, which names another one."""
+    run = started.run_folder
+    if started.config["report"]:
+        return [("files", run)]
+    return [("files", run), ("next", shlex.join(["accel_train", "report", run, *_own_code(started, "model", "data")]))]
+
+
+def report_rows(written: ReportWritten, started: RunStarted) -> list[Row]:
+    """Return the report that the run has written, and the next command."""
+    predict = shlex.join(["accel_train", "predict", started.run_folder, *_own_code(started, "model")])
+    return [("report", written.path), ("next", f"{predict} PICTURES")]
+
+
+def _own_code(started: RunStarted, *names: str) -> list[str]:
+    """Return the options that a command needs to import the user's own code."""
+    own = {f"--{name}": str(started.config[name]) for name in names}
+    return [word for pair in own.items() if _FUNCTION.fullmatch(pair[1]) for word in pair]
 
 
 def summary_line(ended: RunEnded, run_folder: str) -> str:

@@ -21,6 +21,7 @@ from accel_train.events import (
     Profiled,
     Progress,
     RanksStarted,
+    ReportWritten,
     Resumed,
     RunEnded,
     RunStarted,
@@ -33,7 +34,7 @@ from accel_train.loggers.epoch_table import Column, fitting_columns, header, row
 from accel_train.loggers.lines import GAP, rank_lines, resumed_line, shows_balanced, stopped_line
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.run_clock import RunClock
-from accel_train.loggers.summary import print_summary
+from accel_train.loggers.summary import print_report, print_summary
 from accel_train.loggers.text import as_encoded, loss, printable, speed
 from accel_train.loggers.throughput import Throughput
 
@@ -87,6 +88,7 @@ class TerminalLogger:
             EpochByRank: self._add_ranks,
             EpochEnd: self._add_row,
             RunEnded: self._end,
+            ReportWritten: lambda event: print_report(self._console, event, self._run),
             Saved: lambda event: None,  # too frequent for a terminal
             Notice: lambda event: self._print(f"note: {printable(event.text)}"),
             Profiled: self._show_profile,

@@ -25,6 +25,8 @@ class BuiltModel:
     """Input channels; grey images are repeated to this number."""
     image_size: int
     """Height and width of the input, pixels."""
+    sizes: range
+    """Those that the architecture accepts."""
     adapted_to: int
     """Image size to which the architecture is adapted, pixels: that of given weights, else that of the input."""
     notes: tuple[str, ...]
@@ -94,6 +96,7 @@ def build_model(
         module=module,
         channels=taken_channels,
         image_size=size,
+        sizes=architecture.sizes,
         adapted_to=adapted_to or size,
         notes=tuple(notes),
         parameters=sum(p.numel() for p in module.parameters()),

@@ -17,8 +17,8 @@ from accel_train.models.base import Architecture, Family, Preprocessing, Weights
 from accel_train.models.download import download, torch_cache
 from accel_train.models.hub import MissingFileError, hub_file
 
-_PREFIX, _HUB = "timm:", "hf-hub:"
-HUB = _PREFIX + _HUB
+PREFIX, _HUB = "timm:", "hf-hub:"
+HUB = PREFIX + _HUB
 """Prefix of models that a repository of the hub describes."""
 _FILES = ("model.safetensors", "pytorch_model.bin")
 """Names of the weights in a repository, the preferred one first."""
@@ -43,9 +43,9 @@ def find(name: str) -> Architecture | None:
     Raises:
         UserError: timm is not installed, or has no such model.
     """
-    if not name.startswith(_PREFIX):
+    if not name.startswith(PREFIX):
         return None
-    found = _find(name.removeprefix(_PREFIX))
+    found = _find(name.removeprefix(PREFIX))
     channels, _, size = found.config.input_size
     return Architecture(
         partial(_make, found),
@@ -53,8 +53,16 @@ def find(name: str) -> Architecture | None:
         usual_size=size if found.config.fixed_input_size else None,
         sizes=range((found.config.min_input_size or (1, 1, 1))[-1], sys.maxsize),
         published=partial(_published, found),
-        name=_PREFIX + found.architecture if found.repository else None,
+        name=PREFIX + found.architecture if found.repository else None,
     )
+
+
+def stored_values(name: str) -> dict[str, Any]:
+    """Return what timm stores with the weights of timm:NAME besides their preprocessing: its layers, and whether the
+    image size is fixed when the model is made.
+    """
+    config = _find(name.removeprefix(PREFIX)).config
+    return {key: getattr(config, key) for key in ("first_conv", "classifier", "fixed_input_size")}
 
 
 FAMILY = Family("timm:NAME", names=tuple, find=find)
@@ -66,7 +74,7 @@ def _timm() -> Any:
         import timm  # takes three seconds: only if needed
         import timm.models
     except ImportError as error:
-        raise UserError(f"models named {_PREFIX}… need timm: {error}", "pip install 'accel_train[timm]'") from None
+        raise UserError(f"models named {PREFIX}… need timm: {error}", "pip install 'accel_train[timm]'") from None
     return timm
 
 
@@ -76,13 +84,13 @@ def _find(name: str) -> _Found:
         return _in_hub(name.removeprefix(_HUB))
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
-        close = [_PREFIX + each for each in suggestions(architecture, timm.list_models())]
-        otherwise = f"give {_PREFIX}NAME of timm.list_models(), or {HUB}OWNER/NAME"
-        raise UserError(f"unknown model {shown(_PREFIX + name)}", did_you_mean(close, otherwise))
+        close = [PREFIX + each for each in suggestions(architecture, timm.list_models())]
+        otherwise = f"give {PREFIX}NAME of timm.list_models(), or {HUB}OWNER/NAME"
+        raise UserError(f"unknown model {shown(PREFIX + name)}", did_you_mean(close, otherwise))
     configs = timm.models.get_arch_pretrained_cfgs(architecture)
     if tag and name not in configs:
         tags = [each.partition(".")[2] for each in configs]
-        close = [f"{_PREFIX}{architecture}.{each}" for each in suggestions(tag, tags)]
+        close = [f"{PREFIX}{architecture}.{each}" for each in suggestions(tag, tags)]
         raise UserError(
             f"timm has no weights {shown(tag)} of {architecture}", did_you_mean(close, f"choose {', '.join(tags)}")
         )
@@ -131,7 +139,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make(found: _Found, classes: int, channels: int, image_size: int) -> nn.Module:
-    usual, name = found.config.input_size[-1], _PREFIX + found.architecture
+    usual, name = found.config.input_size[-1], PREFIX + found.architecture
     sized = {"img_size": image_size} if found.config.fixed_input_size else {}
     try:
         module: nn.Module = _timm().create_model(found.architecture, num_classes=classes, in_chans=channels, **sized)

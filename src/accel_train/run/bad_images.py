@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from accel_train.checkpoints.run_folder import BAD_IMAGES
 from accel_train.config.options import TrainConfig
 from accel_train.data.bad_images import BadImage, Pictures, decoding_problems, header_problems
 from accel_train.data.contents import Contents, contents_of
@@ -18,6 +17,7 @@ from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.environment import share_of_cores
 from accel_train.errors import UserError
+from accel_train.history.files import BAD_IMAGES
 from accel_train.loggers.text import quantity, quoted, write_to_stderr
 from accel_train.run.same_data import refuse_other_ranks
 from accel_train.system.atomic_files import write_file

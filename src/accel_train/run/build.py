@@ -14,6 +14,7 @@ from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
 from accel_train.config.strategies import STRATEGY_OPTIONS
+from accel_train.config.trackers import check_installed
 from accel_train.data.cache import cached
 from accel_train.data.contents import Contents
 from accel_train.data.open import data_notes, is_path
@@ -90,12 +91,11 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
         UserError: something asked for cannot be had.
     """
     asked, given = fill_from_run(asked, origins)
+    check_installed(asked.tracker)
     set_torch_options(asked.threads, asked.exact)  # first: threads decide the last bits of the data's mean
     data = open_training_data(asked, given)
     start_from = find_start(asked, data)
     processes = _start(asked)
-    if asked.exact:
-        refuse_other_identities(processes, identity_of(processes.device))
     checked = check_images(data, asked, processes)
     data, contents = checked.data, checked.contents
     config, origins, point = _resolve(asked, given, data, contents, processes, find, start_from.crop)
@@ -148,6 +148,8 @@ def _start(asked: TrainConfig) -> Processes:
         common=decisive_options(asked),
     )
     _refuse_unsupported(asked, processes.strategy)
+    if asked.exact:
+        refuse_other_identities(processes, identity_of(processes.device))
     return processes
 
 

@@ -1,6 +1,11 @@
 """Describes a run: its first event, its config.yaml, and the description of its model."""
 
 import os
+import platform
+import shlex
+import sys
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,9 +19,12 @@ from accel_train.data.sources.memory import in_memory
 from accel_train.distributed.environment import available_cores, launcher_name, local_world_size
 from accel_train.distributed.environment_check import obeyed
 from accel_train.distributed.ranks import hosts_of
-from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RunStarted
+from accel_train.events import DataRecord, HardwareRecord, ModelRecord, PlanRecord, RunStarted, SoftwareRecord
 from accel_train.run.build import Run
+from accel_train.system.git_commit import commit_of
 
+_PROGRAMS = ("accel_train", "accel-train", "__main__.py")
+_PACKAGES = ("accel_train", "torch", "torchvision", "accelerate")
 _CACHE = {"device": "on each device", "ram": "shared in RAM", "off": "in each process"}
 
 
@@ -29,6 +37,7 @@ def run_started(run: Run) -> RunStarted:
         changed=changed_fields(run.config, run.given),
         plan=_plan(run),
         hardware=_hardware(run),
+        software=_software(),
         data=_data(run),
         model=ModelRecord(
             model=run.config.model,
@@ -138,6 +147,16 @@ def _hardware(run: Run) -> HardwareRecord:
         environment=_environment(run),
         identity=run.identity,
         hosts=hosts_of(processes.ranks),
+    )
+
+
+def _software() -> SoftwareRecord:
+    program, *words = sys.argv
+    ours = Path(program).name in _PROGRAMS
+    return SoftwareRecord(
+        command=shlex.join(["accel_train", *words] if ours else ["python", program, *words]),
+        commit=commit_of(Path.cwd()),
+        versions={"Python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     )
 
 

@@ -108,8 +108,10 @@ def _seen(source: Source, name: str, run: Path) -> list[str]:
     files, trained = files_of(val=source), read_files(run)
     if not files or not trained:
         return [f"{name} has no val/: all its images are evaluated, perhaps also some that {run} was trained on"]
-    seen = len(files["val"].items() & trained["train"].items())
-    return [f"{run} was trained on {seen:,} of the {quantity(len(source), 'image')}"] * bool(seen)
+    seen = files["val"].items() & trained["train"].items()
+    if not seen - trained["val"].items():  # files of equal names and sizes: those of its validation, as far as is known
+        return []
+    return [f"{run} was trained on {len(seen):,} of the {quantity(len(source), 'image')}"]
 
 
 def _held_out(

@@ -1,17 +1,21 @@
 """The images that a model is given: how they are read, and how they are transformed on the device."""
 
 from dataclasses import replace
+from typing import Protocol
 
+import torch
+
+from accel_train.checkpoints.run_folder import Description
 from accel_train.config.defaults import CENTRE_SHARE
 from accel_train.config.options import ResolvedConfig
+from accel_train.data.open import is_path
 from accel_train.data.sources.base import DataSet, Source, Subset, View
 from accel_train.data.sources.memory import in_memory
+from accel_train.data.sources.names import is_hub_name
 from accel_train.data.sources.user import ItemSource
 from accel_train.data.transforms import ImageTransform
-from accel_train.distributed.accelerator import Processes
 from accel_train.errors import UserError
 from accel_train.models.base import Interpolation
-from accel_train.models.build import BuiltModel
 from accel_train.rng import make_key
 
 
@@ -30,8 +34,29 @@ def view_of(config: ResolvedConfig, size: int, interpolation: Interpolation = "b
     )
 
 
+def picture_view(config: ResolvedConfig, description: Description) -> View:
+    """Return how a picture file is read for a model, whatever its size, as the images that it was evaluated on were.
+
+    Those of one size were not cropped: such a picture is then read as it is, a larger one is scaled to their size.
+    """
+    view = view_of(config, description.image_size, description.interpolation)
+    if is_path(config.data) or is_hub_name(config.data):
+        return view
+    return replace(view, size=description.data_size, fit="crop", centre_share=1.0)
+
+
+class ModelInput(Protocol):
+    """What a model takes."""
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def image_size(self) -> int: ...
+
+
 def training_transform(
-    config: ResolvedConfig, data: DataSet, built: BuiltModel, processes: Processes
+    config: ResolvedConfig, data: DataSet, model: ModelInput, *, dtype: torch.dtype, device: torch.device
 ) -> ImageTransform:
     """Return the transform of images as read; it crops those that their source does not crop."""
     augmentation = config.augmentation
@@ -39,13 +64,13 @@ def training_transform(
     return ImageTransform(
         seed=make_key(config.seed, "augment"),
         augmentation=replace(augmentation, random_crop=crops),
-        channels=built.channels,
-        size=built.image_size,
+        channels=model.channels,
+        size=model.image_size,
         mean=data.mean,
         std=data.std,
         interpolation=data.interpolation,
-        dtype=processes.dtype,
-        device=processes.device,
+        dtype=dtype,
+        device=device,
     )
 
 

@@ -23,6 +23,7 @@ _FIRST_EPOCHS = 3
 """Epochs before a run is expected to be better than chance; BatchNorm's running statistics take a while."""
 _FIRST_SHARE = 0.1  # of the epochs, if those have few updates
 _STANDARD_ERRORS = 2
+_LATELY = 10  # epochs
 _MEMORIZED, _GAP = 0.95, 0.15
 """Training accuracy, and how far validation is below it, in two successive epochs."""
 
@@ -32,19 +33,30 @@ class LearningNotes:
 
     def __init__(self, config: ResolvedConfig, plan: Plan, contents: Contents, last: EpochEnd | None) -> None:
         """`last` is the last epoch of a run that is resumed."""
-        self._before = last
+        self.last = last
+        self.before: EpochEnd | None = None
+        """The epoch before the last one."""
+        self._noted_after: int | None = None
         self._rules = [partial(memorized, config), partial(at_chance, config, plan, contents)]
         if is_synthetic(config.data):  # nobody wants to learn those
             self._rules.clear()
 
     def after(self, epoch: EpochEnd) -> list[str]:
         """Return the notes of an epoch: at most one, so that they do not contradict each other."""
-        before, self._before = self._before, epoch
-        for rule in self._rules:
-            if note := rule(before, epoch):
-                self._rules.remove(rule)
-                return [note]
-        return []
+        self.before, self.last = self.last, epoch
+        notes = ((rule, rule(self.before, epoch)) for rule in self._rules)
+        found = next(((rule, note) for rule, note in notes if note), None)
+        if found is None:
+            return []
+        rule, note = found
+        self._rules.remove(rule)
+        self._noted_after = epoch.epoch
+        return [note]
+
+    @property
+    def noted_lately(self) -> bool:
+        """Whether a note is still in sight: of one of the last ten epochs."""
+        return self.last is not None and self._noted_after is not None and self.last.epoch - self._noted_after < _LATELY
 
 
 def at_start(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:

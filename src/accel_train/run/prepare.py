@@ -15,7 +15,7 @@ from accel_train.data.loader import LoaderSizes, choose_workers, evaluation_load
 from accel_train.data.sampler import ImageOrder, UpdateSampler
 from accel_train.data.sources.base import DataSet
 from accel_train.data.sources.labels import LabelsOnly
-from accel_train.data.transforms import no_images
+from accel_train.data.transforms import ImageTransform, no_images
 from accel_train.data.worker_batches import Batch
 from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
@@ -101,7 +101,7 @@ def prepare(
     loss = Loss(config.label_smoothing, class_weights(config, data.train, processes.device, processes.dtype))
     parts = {"random_numbers": random_numbers, "loss": loss, "tick": watchdog.tick}
     updater = _updater(config, plan, processes, model, optimizer, tuning.freezing, **parts)
-    transform = no_images if processes.rank % plan.stages else training_transform(config, data, built, processes)
+    transform = no_images if processes.rank % plan.stages else _transform(config, data, built, processes)
     mixing = Mixing(config.seed, config.mixup, config.cutmix, built.image_size)
     per_update = len(updater.own)
     diverged = partial(after_divergence, config, plan)
@@ -147,6 +147,10 @@ def _updater(
         timing=Timing(),
         **parts,
     )
+
+
+def _transform(config: ResolvedConfig, data: DataSet, built: BuiltModel, processes: Processes) -> ImageTransform:
+    return training_transform(config, data, built, dtype=processes.dtype, device=processes.device)
 
 
 def _rank_report(config: ResolvedConfig, plain: nn.Module, processes: Processes) -> RankReport | None:
@@ -218,7 +222,7 @@ def _largest_batch_size(
     config: ResolvedConfig, plan: Plan, data: DataSet, built: BuiltModel, processes: Processes
 ) -> int:
     """Collective: find the largest batch size that fits on every process and divides its share of the global batch."""
-    transform = training_transform(config, data, built, processes)
+    transform = _transform(config, data, built, processes)
     module = built.module.to(processes.device, processes.dtype).to(memory_format=torch.channels_last)
     copies = OPTIMIZERS[config.optimizer].states_per_weight + (config.ema is not None)
     if processes.device.type == "cpu":

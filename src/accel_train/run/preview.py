@@ -13,11 +13,12 @@ from torch import Tensor
 
 from accel_train.config.options import PreviewConfig, TrainConfig
 from accel_train.config.strategies import STRATEGY_OPTIONS
+from accel_train.data.sources.base import DataSet
 from accel_train.run.build import Run, build_run
 from accel_train.run.contact_sheet import Captioned
 from accel_train.run.images import view_of
 from accel_train.run.resume_point import ResumePoint, fill_from_run
-from accel_train.training.micro_batches import MicroBatch
+from accel_train.training.loss import Targets
 from accel_train.training.timing import Timing
 
 _MOST_IMAGES = 64
@@ -75,33 +76,39 @@ def _nowhere(output: Path | None, resume: str, name: str, same: Any) -> ResumePo
 
 def _captioned(run: Run) -> Iterator[Captioned]:
     """Yield images from the first update on, each with its label, or both labels if it is mixed."""
-    classes = run.contents.classes
+    is_float = run.data.train.read([0], None, view_of(run.config, 1))[0].is_floating_point()
     for batch in run.training.batches.micro_batches(0, Timing()):
-        pixels_BHWC = _pixels(run, batch.images_BCHW)
-        for pixels_HWC, *labels in zip(pixels_BHWC, *_labels(batch), strict=True):
-            shares = (1 - batch.targets.others_share, batch.targets.others_share)
-            names = [classes[label] for label in labels]
-            if len(names) == 1:
-                yield Captioned(pixels_HWC, (names[0],))
-            else:
-                mixed = zip(shares, names, strict=True)
-                yield Captioned(pixels_HWC, tuple(f"{100 * share:.0f} % {name}" for share, name in mixed))
+        pixels_BHWC = model_pixels(batch.images_BCHW, run.data, is_float=is_float)
+        yield from map(Captioned, pixels_BHWC, captions(batch.targets, run.contents.classes))
 
 
-def _labels(batch: MicroBatch) -> list[list[int]]:
-    found = [batch.targets.labels_B, batch.targets.others_B]
-    return [labels_B.tolist() for labels_B in found if labels_B is not None]
+def captions(targets: Targets, classes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the lines below each image: its class, or both classes with their shares."""
+    shares = (1 - targets.others_share, targets.others_share)
+    found = [labels_B.tolist() for labels_B in (targets.labels_B, targets.others_B) if labels_B is not None]
+    for labels in zip(*found, strict=True):
+        names = [classes[label] for label in labels]
+        mixed = zip(shares, names, strict=False)
+        yield (names[0],) if len(names) == 1 else tuple(f"{100 * share:.0f} % {name}" for share, name in mixed)
 
 
-def _pixels(run: Run, images_BCHW: Tensor) -> NDArray[np.uint8]:
+def model_pixels(images_BCHW: Tensor, data: DataSet, *, is_float: bool) -> NDArray[np.uint8]:
     """Return the model's input as it was before it was normalised; floats of a user's between black and white."""
     images_BCHW = images_BCHW.float().cpu()
-    if run.data.train.read([0], None, view_of(run.config, 1))[0].is_floating_point():
-        low, high = images_BCHW.aminmax()
-        images_BCHW = (images_BCHW - low) / (high - low).clamp(min=1e-12)
-    else:
-        mean_C11, std_C11 = (torch.tensor(values).view(-1, 1, 1) for values in (run.data.mean, run.data.std))
-        images_BCHW = images_BCHW * std_C11 + mean_C11
+    if is_float:
+        return stretched_pixels(images_BCHW)
+    mean_C11, std_C11 = (torch.tensor(values).view(-1, 1, 1) for values in (data.mean, data.std))
+    return rgb_pixels(images_BCHW * std_C11 + mean_C11)
+
+
+def stretched_pixels(images_BCHW: Tensor) -> NDArray[np.uint8]:
+    """Return images of any numbers as 8-bit RGB, shape (B, H, W, C); the lowest number is black, the highest white."""
+    low, high = images_BCHW.aminmax()
+    return rgb_pixels((images_BCHW - low) / (high - low).clamp(min=1e-12))
+
+
+def rgb_pixels(images_BCHW: Tensor) -> NDArray[np.uint8]:
+    """Return images with fractions of full white as 8-bit RGB, shape (B, H, W, C)."""
     channels = (0, 1, 2) if images_BCHW.shape[1] >= 3 else (0, 0, 0)
     pixels_BCHW = (images_BCHW[:, list(channels)] * 255).round().clamp(0, 255).byte()
     pixels: NDArray[np.uint8] = pixels_BCHW.permute(0, 2, 3, 1).numpy()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from accel_train.checkpoints import run_folder, store
 from accel_train.checkpoints.checkpointer import TrainedTensors, load_tensors
-from accel_train.checkpoints.run_folder import CHECKPOINTS, LOGS, METRICS, WEIGHTS
 from accel_train.checkpoints.state_file import StoredState, read_state
 from accel_train.config.plan import Plan
 from accel_train.data.contents import files_of
 from accel_train.errors import UserError, shown
+from accel_train.history.files import CHECKPOINTS, LOGS, METRICS, WEIGHTS
 from accel_train.loggers.text import learning_rate, quantity
 from accel_train.run.bad_images import write_bad_images
 from accel_train.run.build import Run

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from accel_train.checkpoints import run_folder, store
-from accel_train.checkpoints.run_folder import CHECKPOINTS, CONFIG, Description, read_description
+from accel_train.checkpoints.run_folder import Description, read_description
 from accel_train.config.fields import Config, Placement, marked
 from accel_train.config.import_string import CODE, trusted
 from accel_train.config.load import read_config
 from accel_train.config.options import FREE_ON_RESUME, FROM_RUN, PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.data.contents import Contents
 from accel_train.errors import UserError
+from accel_train.history.files import CHECKPOINTS, CONFIG
 from accel_train.loggers.text import option_value
 
 UNNAMED = ("auto", "never")

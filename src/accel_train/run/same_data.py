@@ -1,13 +1,13 @@
 """Checks that all processes see the same data, and that a resumed run sees those it was trained on."""
 
 from accel_train.checkpoints.data_files import read_files
-from accel_train.checkpoints.run_folder import WEIGHTS
 from accel_train.data.contents import Contents, changes, files_of, first_difference
 from accel_train.data.sources.base import Source
 from accel_train.distributed import process_group
 from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.ranks import rank_name
 from accel_train.errors import UserError
+from accel_train.history.files import WEIGHTS
 from accel_train.loggers.text import quoted
 from accel_train.run.resume_point import ResumePoint
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from accel_train.checkpoints import store
 from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors
-from accel_train.checkpoints.run_folder import CHECKPOINTS, METRICS, WEIGHTS
 from accel_train.config.durations import Interval
 from accel_train.distributed import process_group
 from accel_train.events import Notice, Saved
+from accel_train.history.files import CHECKPOINTS, METRICS, WEIGHTS
 from accel_train.loggers.text import quantity
 from accel_train.run.build import Run
 from accel_train.run.resume_point import decisive_values

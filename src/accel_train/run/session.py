@@ -6,7 +6,6 @@ from contextlib import ExitStack
 import torch
 
 from accel_train.checkpoints.checkpointer import TrainedTensors
-from accel_train.checkpoints.run_folder import PROFILE
 from accel_train.config.durations import parse_duration, parse_interval
 from accel_train.config.options import TrainConfig
 from accel_train.distributed.accelerator import stop
@@ -17,10 +16,13 @@ from accel_train.distributed.ranks import hosts_of
 from accel_train.distributed.replica_check import compare, fingerprint
 from accel_train.distributed.watchdog import start_watchdog
 from accel_train.events import EpochEnd, Event, Notice, RanksStarted, Resumed, RunEnded, Stopped, UpdateDone
+from accel_train.history.files import PROFILE
 from accel_train.rng import make_key
+from accel_train.run.advice import advice_after
 from accel_train.run.build import Run, build_run
 from accel_train.run.claim import Claim
 from accel_train.run.describe import run_started
+from accel_train.run.final_predictions import remove_earlier, write_final_predictions
 from accel_train.run.learning_notes import LearningNotes
 from accel_train.run.restore import resume, take_folder
 from accel_train.run.rollback import Rollback
@@ -141,6 +143,7 @@ class Session:
             if isinstance(event, RunEnded):
                 self._signals.acknowledged()  # nothing is left to agree on: a signal must not cut the last save
                 with ended_workers_ignored():
+                    self._processes.on_main(lambda: remove_earlier(self._run.resume_point.folder))
                     self._saver.export("last")
                     yield from self._saver.committed(wait=True)
                     yield from self._saver.prune_finished(event.updates)
@@ -152,6 +155,19 @@ class Session:
                 break
         if self._agreement.stop:
             yield from self._stop()
+        else:
+            yield from self._look_back()
+
+    def _look_back(self) -> Iterator[Event]:
+        """Collective: write and yield what tells of a run that is complete; a failure is only noted."""
+        if self._run.config.report and (problem := write_final_predictions(self._run)):
+            yield Notice(problem)
+        advice = advice_after(self._run, self._learning)
+        yield from map(Notice, advice)
+        if self._run.config.report:
+            from accel_train.run.report import final_report  # takes 40 ms, and its time is not that of the start
+
+            yield from final_report(self._run, advice)
 
     def _between(self, event: Event) -> Iterator[Event]:
         """Collective: check the replicas and save, if due, after an event; the model stands still meanwhile."""

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from accel_train.checkpoints.run_folder import CONFIG, METRICS, WEIGHTS, Description, contains_run, read_description
+from accel_train.checkpoints.run_folder import Description, contains_run, read_description
 from accel_train.config.load import read_config
 from accel_train.config.options import ResolvedConfig
 from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError
 from accel_train.events import RunEnded
+from accel_train.history.files import CONFIG, METRICS, WEIGHTS
 from accel_train.loggers.text import quoted
 from accel_train.models.base import Weights
 from accel_train.models.build import published_weights

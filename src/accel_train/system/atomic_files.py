@@ -6,8 +6,26 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from accel_train.errors import UserError
+
 PARTIAL = ".tmp_"
 """Prefix of an unfinished file or folder."""
+
+
+def refuse_unwritable(path: Path, option: str) -> None:
+    """Check that a file can be written, before there is anything to write; `option` names it.
+
+    Raises:
+        UserError: it is no regular file, or its folder does not exist or cannot be written to.
+    """
+    another = f"give another {option}"
+    in_devices = path.absolute().parent == Path("/dev")  # such as /dev/stdout, which may lead to a file
+    if in_devices or (path.exists() and not path.is_file()):
+        raise UserError(f"{option} {path} is {'a folder' if path.is_dir() else 'no regular file'}", another)
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {path}: there is no folder {path.parent}", f"make it, or {another}")
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK, effective_ids=True):
+        raise UserError(f"{option} {path}: no permission to write in {path.absolute().parent}", another)
 
 
 def write_file(path: Path, data: bytes) -> None:

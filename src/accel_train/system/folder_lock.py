@@ -90,6 +90,21 @@ class FolderLock:
             self._descriptor = None
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether another process holds the lock of a folder; change nothing. This one must not hold it."""
+    try:
+        descriptor = os.open(folder / _NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES)
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _locked(descriptor: int, seconds: float) -> bool:
     """Return whether the lock was acquired in time."""
     deadline = time.monotonic() + seconds

@@ -75,6 +75,7 @@ class StopSignals:
         self._poll_seconds = poll_seconds
         self._agreement_seconds = agreement_seconds
         self._training = False
+        self._complete = False
         self._agreed = False
         self._saving = False
         self._since = math.inf
@@ -121,9 +122,10 @@ class StopSignals:
             self._since = time.monotonic()  # set first: the thread may check the limit at once
             self._saving = False
 
-    def training_ended(self) -> None:
-        """From now on, end this process at once: everything is saved."""
-        self._training = False
+    def training_ended(self, *, complete: bool = False) -> None:
+        """From now on, end this process at once: everything is saved; with exit code 0 if the run is complete."""
+        self._complete = complete
+        self._training = False  # set last: the thread may act on it at once
 
     def _watch(self, pipe: int) -> None:
         last = time.monotonic()
@@ -154,8 +156,9 @@ class StopSignals:
 
     def _stop(self, reason: Reason) -> None:
         if not self._training:
-            said = f"ended by {reason.name}, with nothing to save" if self._rank == 0 else None
-            self._end(reason.exit_code, said)
+            what = "after the run was complete" if self._complete else "with nothing to save"
+            said = f"ended by {reason.name}, {what}" if self._rank == 0 else None
+            self._end(0 if self._complete else reason.exit_code, said)
         if self.reason is None:
             self._since = time.monotonic()
             self.reason = reason  # set last: the loop may act on it at once

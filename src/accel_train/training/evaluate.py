@@ -18,6 +18,7 @@ from accel_train.data.transforms import Transform
 from accel_train.training.ema import Ema
 from accel_train.training.loss import split_outputs
 from accel_train.training.metrics import Means, Sums, means
+from accel_train.training.predictions import PredictionRows
 
 
 def evaluate(
@@ -27,8 +28,12 @@ def evaluate(
     transform: Transform,
     classes: int,
     interrupted: Callable[[], bool] = lambda: False,
+    rows: PredictionRows | None = None,
 ) -> Means | None:
-    """Collective: return means over all images of a loader; None if `interrupted` returned True, on all processes."""
+    """Collective: return means over all images of a loader; None if `interrupted` returned True, on all processes.
+
+    The prediction for each image is added to `rows`.
+    """
     model.eval()
     sums = Sums(accelerator.device, classes)
     with torch.no_grad():
@@ -36,10 +41,11 @@ def evaluate(
             if interrupted():
                 return None
             outputs = model(transform(batch.images_BCHW))
-            if outputs is None:  # another process computes the last layers
-                continue
-            logits_BK, _, _ = split_outputs(outputs)
-            sums.add_images(logits_BK, batch.labels_B, batch.sample_indices_B != PADDING)
+            logits_BK = None if outputs is None else split_outputs(outputs)[0]
+            if rows is not None:
+                rows.add(logits_BK, batch)
+            if logits_BK is not None:  # else another process computes the last layers
+                sums.add_images(logits_BK, batch.labels_B, batch.sample_indices_B != PADDING)
     return means(accelerator.reduce(sums.tensor, "sum"))
 
 

@@ -83,7 +83,7 @@ def _train_one_epoch(
         updated = updater.update(micro_batches, state.update)
         state.update += 1
         if state.update % training.log_every == 0:
-            yield _progress(training, state, updated)
+            yield progress(training, state, updated)
             training.nonfinite.check(state.update)
         state.seconds = time.perf_counter() - began
         yield UpdateDone(state.epochs + 1, state.update)
@@ -92,7 +92,7 @@ def _train_one_epoch(
     return (state.update - began_at) * plan.global_batch / training.timing.stop()
 
 
-def _progress(training: Training, state: TrainingState, updated: Updated) -> Progress:
+def progress(training: Training, state: TrainingState, updated: Updated) -> Progress:
     """Collective: return the numbers of the last update: loss and sample indices of this replica, norm over all."""
     updater, norm = training.updater, updated.clipped_norm
     if norm is None:
@@ -112,8 +112,9 @@ def _progress(training: Training, state: TrainingState, updated: Updated) -> Pro
 def _report_ranks(training: Training, state: TrainingState, images_per_second: float) -> list[EpochByRank]:
     """Collective: report the epoch that the state is about to end, if that is wanted."""
     report, share = training.rank_report, len(training.updater.own) / training.plan.micro_batches
-    own_speed = images_per_second * share
-    return [report(state.epochs + 1, state.update, training.updater.epoch_sums, own_speed)] if report else []
+    own_speed, wait_share = images_per_second * share, training.timing.wait_share
+    sums = training.updater.epoch_sums
+    return [report(state.epochs + 1, state.update, sums, own_speed, wait_share)] if report else []
 
 
 def _end_epoch(

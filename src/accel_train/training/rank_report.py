@@ -1,7 +1,9 @@
 """Reports what each process has trained of an epoch, and a hash of its weights: equal on replicas."""
 
+import resource
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 from torch.distributed import ProcessGroup
 
@@ -22,7 +24,9 @@ class RankReport:
     """Without wrappers."""
     device: str
 
-    def __call__(self, epoch: int, update: int, sums: Sums, images_per_second: float) -> EpochByRank:
+    def __call__(
+        self, epoch: int, update: int, sums: Sums, images_per_second: float, data_wait_share: float
+    ) -> EpochByRank:
         """Collective: return the report of an epoch that this process has trained at a speed, with these sums."""
         own = self.strategy.from_last_stage(sums.since_load)
         tensors = [*self.model.parameters(), *self.model.buffers()]
@@ -34,5 +38,12 @@ class RankReport:
             images_per_second=images_per_second,
             weights=f"{fingerprint(map(self.strategy.local, tensors)):016x}",
             sharded=not all(map(self.strategy.is_replicated, tensors)),
+            data_wait_share=data_wait_share,
+            memory_bytes=peak_memory(),
         )
         return EpochByRank(epoch, update, process_group.exchange_records(self.group, record))
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process has used, in bytes: on its GPU that of tensors, else all of it."""
+    return torch.cuda.max_memory_allocated() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -10,7 +10,17 @@ import pytest
 from helpers.checkpoints import FILES, save
 from helpers.file_faults import names, recorded_operations
 
-from accel_train.checkpoints.store import begin, commit, newest_valid, problem, prune, set_aside_newer, update_of
+from accel_train.checkpoints.store import (
+    begin,
+    commit,
+    name_of,
+    newest_valid,
+    problem,
+    prune,
+    set_aside_newer,
+    update_of,
+    updates_from,
+)
 
 
 @pytest.fixture
@@ -32,6 +42,13 @@ def test_checkpoint_has_a_manifest_of_its_files(tmp_path: Path) -> None:
     assert list(manifest["files"]) == sorted(FILES)
     assert {name: facts["bytes"] for name, facts in manifest["files"].items()} == {n: len(d) for n, d in FILES.items()}
     assert {name: (checkpoint / name).read_bytes() for name in FILES} == FILES
+
+
+def test_checkpoints_around_an_update_are_found(saved: Path) -> None:
+    assert newest_valid(saved, before=200) == (saved / name_of(100), [])
+    assert newest_valid(saved, before=201) == (saved / name_of(200), [])
+    assert newest_valid(saved, before=100) == (None, [])
+    assert [updates_from(saved, update) for update in (100, 101, 201)] == [[100, 200], [200], []]
 
 
 def test_processes_write_to_the_same_folder(tmp_path: Path) -> None:

@@ -93,8 +93,9 @@ def test_every_field_of_training_is_in_a_panel_and_panels_stay_together() -> Non
         "Learning rate",
         "Hardware",
         "Strategy",
+        "Checkpoints",
+        "Tracking",
     ]
-    order.append("Checkpoints")
     assert list(dict.fromkeys(panels)) == order
     assert panels == sorted(panels, key=lambda panel: order.index(str(panel)))
 

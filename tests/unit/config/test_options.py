@@ -33,8 +33,8 @@ def test_placement_is_every_field_that_leaves_the_result_unchanged() -> None:
 
 
 def test_resume_may_change_placement_epochs_and_how_a_run_is_logged_and_saved() -> None:
-    others = {"epochs", "data_dir", "log_every", "rank_lines", "watch_every", "save_every", "keep", "on_nan"}
-    others.add("max_pixels")
+    others = {"epochs", "data_dir", "log_every", "rank_lines", "watch_every", "save_every", "keep", "on_nan", "report"}
+    others |= {"max_pixels", "tracker", "tracker_project"}
     assert PLACEMENT | others == FREE_ON_RESUME
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from helpers.run_events import run_events, started
 
-from accel_train.events import Resumed, UpdateDone
+from accel_train.events import ReportWritten, Resumed, UpdateDone
 from accel_train.loggers.plain import PlainLogger, QuietLogger
 
 
@@ -13,7 +13,7 @@ def lines_of_run(logger_class: type[PlainLogger | QuietLogger] = PlainLogger) ->
     """Return the lines of a run."""
     stream = io.StringIO()
     logger = logger_class(stream)
-    for event in run_events():
+    for event in (*run_events(), ReportWritten("runs/digits-1/report.html")):
         logger(event)
     assert not set("\r\x1b") & set(stream.getvalue())
     return stream.getvalue().splitlines()
@@ -50,7 +50,11 @@ def test_resumed_run_counts_its_time_from_the_start() -> None:
 def test_starts_with_banner_and_ends_with_next_command() -> None:
     lines = lines_of_run()
     assert lines[0] == "run            runs/digits-1"
-    assert lines[-1] == "next           accel_train evaluate runs/digits-1"
+    assert lines[-3:] == [
+        "files          runs/digits-1",
+        "report         runs/digits-1/report.html",
+        "next           accel_train predict runs/digits-1 PICTURES",
+    ]
 
 
 def test_writes_a_line_per_tenth_of_the_run_except_at_ends_of_epochs() -> None:

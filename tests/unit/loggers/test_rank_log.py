@@ -16,7 +16,7 @@ import pytest
 from helpers.run_events import STARTED, run_events, started
 
 from accel_train.errors import LocalError
-from accel_train.events import Notice, PhaseTimes, Profiled, Resumed, Saved, Stopped
+from accel_train.events import Notice, PhaseTimes, Profiled, ReportWritten, Resumed, Saved, Stopped
 from accel_train.loggers import rank_log
 from accel_train.loggers.rank_log import RankLogger, start_logging
 
@@ -79,13 +79,21 @@ def test_log_of_another_rank_has_its_own_numbers(run_folder: Path, capsys: pytes
 def test_every_event_is_a_line_of_text(run_folder: Path) -> None:
     log, logger = start(run_folder, rank=0), RankLogger(rank=0, command="accel_train train --epochs 2")
     profile = Profiled(11, 20, (PhaseTimes(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),), 0, "profile")
-    rest = (Resumed(2, 33, 60.0), Saved(33), Notice("odd\nname"), profile, Stopped("SIGTERM", 33, 143))
+    rest = (
+        Resumed(2, 33, 60.0),
+        Saved(33),
+        Notice("odd\nname"),
+        profile,
+        ReportWritten("r.html"),
+        Stopped("SIGTERM", 33, 143),
+    )
     for event in (STARTED, *rest):
         logger(event)
     first, *lines = untimed(log)
     assert first == "host 0 (node1): ranks 0–1, cpu, lo"
     assert lines[:3] == ["resumed at epoch 2 of 2, update 33", "saved checkpoint update 33", "note: odd\\nname"]
     assert lines[3] == "profile of updates 11 to 20: ms per update, share of the total"
+    assert lines[-2] == "report: r.html"
     assert lines[-1] == "stopped by SIGTERM after update 33 (saved); to resume: accel_train train --epochs 2"
     assert not any(glyph in log.read_text() for glyph in "{}[]")
 

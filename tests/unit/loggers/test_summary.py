@@ -1,20 +1,27 @@
 """The description of a run at its end."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from helpers.run_events import ENDED, started
 from rich.console import Console
 
-from accel_train.loggers.summary import next_rows, print_summary
+from accel_train.events import ReportWritten
+from accel_train.loggers.summary import files_rows, print_summary, report_rows
 
 
-def test_next_commands_are_quoted_and_offer_best_weights() -> None:
+def test_report_is_followed_by_the_next_command() -> None:
     quoted = started(run_folder="my runs/a b")
-    assert next_rows(ENDED, quoted)[-1] == ("next", "accel_train evaluate 'my runs/a b'")
-    best = next_rows(replace(ENDED, best_epoch=1), started(run_folder="r"))
-    assert best[-1] == ("", "accel_train evaluate r --weights best")
+    assert files_rows(quoted) == [("files", "my runs/a b")]
+    assert report_rows(ReportWritten("my runs/a b/report.html"), quoted) == [
+        ("report", "my runs/a b/report.html"),
+        ("next", "accel_train predict 'my runs/a b' PICTURES"),
+    ]
+
+
+def test_run_without_report_names_the_command_that_writes_it() -> None:
+    without = started({"report": False}, run_folder="my runs/a b")
+    assert files_rows(without) == [("files", "my runs/a b"), ("next", "accel_train report 'my runs/a b'")]
 
 
 @pytest.mark.parametrize(
@@ -28,16 +35,22 @@ def test_next_commands_are_quoted_and_offer_best_weights() -> None:
     ],
 )
 def test_next_command_names_the_users_own_code(config: dict[str, str], named: str) -> None:
-    assert next_rows(ENDED, started(config, run_folder="r"))[-1] == ("next", f"accel_train evaluate r{named}")
+    begun = started({**config, "report": False}, run_folder="r")
+    assert files_rows(begun)[-1] == ("next", f"accel_train report r{named}")
+    predict = named if "--model" in named else ""
+    assert report_rows(ReportWritten("r/report.html"), begun)[-1] == (
+        "next",
+        f"accel_train predict r{predict} PICTURES",
+    )
 
 
 def test_command_stays_on_one_line_to_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")  # Rich gives a dumb terminal 80 columns, whatever its width
-    stream, begun = io.StringIO(), started(run_folder="my runs/" * 6)
+    stream, begun = io.StringIO(), started({"report": False}, run_folder="my runs/" * 6)
     print_summary(Console(file=stream, width=40, force_terminal=True, color_system=None), ENDED, begun)
     *results, files, command = stream.getvalue().splitlines()
     assert max(map(len, results)) <= 40
     assert files == "files          " + "my runs/" * 6
-    assert command == f"next           accel_train evaluate '{'my runs/' * 6}'"
+    assert command == f"next           accel_train report '{'my runs/' * 6}'"
     assert "1.2 % of" in stream.getvalue()
     assert "all epochs done" in stream.getvalue()

@@ -8,7 +8,7 @@ import pytest
 from helpers.run_events import RANKS, STARTED, run_events
 from rich.console import Console
 
-from accel_train.events import Notice, Resumed, UpdateDone
+from accel_train.events import Notice, ReportWritten, Resumed, UpdateDone
 from accel_train.loggers.select import Process, console_logger
 from accel_train.loggers.terminal import TerminalLogger
 
@@ -25,7 +25,7 @@ def shown(width: int, step: float = 0.05) -> list[str]:
     clock = itertools.count(step=step)
     console = Console(file=stream, width=width, force_terminal=True, color_system=None)
     with TerminalLogger(console, clock=lambda: next(clock)) as logger:
-        for event in run_events():
+        for event in (*run_events(), ReportWritten("runs/digits-1/report.html")):
             logger(event)
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\r", stream.getvalue())
     return [line.rstrip() for line in re.split(r"[\r\n]+", plain)]
@@ -188,3 +188,10 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
         for event in run_events():
             logger(event)
     assert set(re.findall(r"\x1b\[[0-9;]*m", stream.getvalue())) <= {"\x1b[0m", "\x1b[1m", "\x1b[2m"}
+
+
+def test_run_ends_with_its_report_and_the_next_command_in_one_piece() -> None:
+    assert [line for line in shown(40) if line][-2:] == [
+        "report         runs/digits-1/report.html",
+        "next           accel_train predict runs/digits-1 PICTURES",
+    ]

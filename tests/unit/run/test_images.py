@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.descriptions import description
 from torch import Tensor
 
 from accel_train.config.options import ResolvedConfig, TrainConfig
@@ -13,7 +14,7 @@ from accel_train.data.sources.base import DataSet, Ids, Source, Subset, View
 from accel_train.data.sources.memory import MemorySource
 from accel_train.data.sources.user import ItemSource
 from accel_train.errors import UserError
-from accel_train.run.images import refuse_augmentation, view_of
+from accel_train.run.images import picture_view, refuse_augmentation, view_of
 
 
 class Pictures:
@@ -53,6 +54,22 @@ def test_view_has_the_options_of_reading() -> None:
     whole = view_of(config(fit="pad"), 24)
     assert (whole.random_crop, whole.fit) == (False, "pad")
     assert view_of(config("digits"), 8) == View(8, random_crop=False)
+
+
+@pytest.mark.parametrize("data", ["photos", "hf:user/name"])
+def test_picture_is_read_as_those_of_the_run(data: str) -> None:
+    trained = config(data=data, fit="pad", max_pixels=100)
+    found = picture_view(trained, description(image_size=24, data_size=96, interpolation="bicubic"))
+    assert found == view_of(trained, 24, "bicubic")
+    assert (found.size, found.fit, found.most_pixels) == (24, "pad", 100)
+
+
+@pytest.mark.parametrize("data", ["digits", "synthetic:9,1,28,28,2", "my.data:build"])
+def test_picture_is_read_whole_for_a_run_on_images_of_one_size(data: str) -> None:
+    found = picture_view(config(data=data, max_pixels=100), description(image_size=32, data_size=28))
+    assert (found.size, found.most_pixels) == (28, 100)
+    assert found.box(28, 28, None) == (0, 0, 28, 28)
+    assert found.box(60, 100, None) == (0, 20, 60, 60)
 
 
 @pytest.mark.parametrize("source", [held(), Subset(held(), np.array([1, 2])), items(torch.uint8)])

@@ -1,12 +1,15 @@
 """Files are synced before they are renamed, and unfinished ones are removed."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers.file_faults import names, recorded_operations
+from helpers.privileges import no_privileges
 
-from accel_train.system.atomic_files import clean, remove, write_file
+from accel_train.errors import UserError
+from accel_train.system.atomic_files import clean, refuse_unwritable, remove, write_file
 
 
 def test_file_is_synced_before_its_rename_and_its_folder_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +46,34 @@ def test_clean_follows_no_link(tmp_path: Path) -> None:
     clean(tmp_path / "run", r"a\.json")
     assert names(tmp_path / "run") == []
     assert names(tmp_path / "precious") == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("folder", "--csv {} is a folder"),
+        ("fifo", "--csv {} is no regular file"),
+        ("/dev/stdout", "--csv {} is no regular file"),
+        ("missing/a.csv", "--csv {}: there is no folder "),
+        ("locked/a.csv", "--csv {}: no permission to write in "),
+    ],
+)
+def test_file_that_cannot_be_written_is_refused_first(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "locked").mkdir(mode=0o500)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UserError) as raised, no_privileges():
+        refuse_unwritable(tmp_path / name, "--csv")
+    assert raised.value.message.startswith(message.format(tmp_path / name))
+    assert "give another --csv" in raised.value.hint
+
+
+def test_file_that_can_be_written_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.csv").touch()
+    for path in ("new.csv", "old.csv", tmp_path / "new.csv"):
+        refuse_unwritable(Path(path), "--csv")
+    assert names(tmp_path) == ["old.csv"]
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])

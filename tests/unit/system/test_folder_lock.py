@@ -8,7 +8,7 @@ import pytest
 from helpers.privileges import no_privileges
 
 from accel_train.errors import UserError
-from accel_train.system.folder_lock import FolderLock
+from accel_train.system.folder_lock import FolderLock, is_locked
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:
@@ -46,3 +46,10 @@ def test_lock_of_another_user_is_named(tmp_path: Path) -> None:
         FolderLock(tmp_path).acquire()
     assert refused.value.message == f"cannot lock {tmp_path}: no permission for {tmp_path}/.lock"
     assert refused.value.hint == "let its owner make it writable, or give another --output"
+
+
+def test_folder_without_a_holder_is_not_locked(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path / "missing")
+    (tmp_path / ".lock").write_text("process 1 on host a\n")
+    assert not is_locked(tmp_path)
+    assert (tmp_path / ".lock").read_text() == "process 1 on host a\n"

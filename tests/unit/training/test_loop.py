@@ -80,7 +80,7 @@ class Parts:
             parameter.grad = torch.full_like(parameter, 3.0 + update)
         return Updated(losses, sample_indices, None)
 
-    def report(self, epoch: int, update: int, sums: Sums, images_per_second: float) -> EpochByRank:
+    def report(self, epoch: int, update: int, sums: Sums, images_per_second: float, waiting: float) -> EpochByRank:
         loss, _, _, images = sums.since_load.tolist()
         mean = loss / images if images else None
         own = RankEpoch("cpu", mean, int(images), images_per_second, weights="0", sharded=False)

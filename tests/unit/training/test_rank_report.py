@@ -1,5 +1,6 @@
 """The report of a rank has its own means, and a hash that is equal on replicas."""
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -25,7 +26,7 @@ def sums_of(*losses: float, images: int = 2) -> Sums:
 
 
 def report(model: nn.Module, sums: Sums, speed: float = 50.0) -> EpochByRank:
-    return RankReport(None, DDP(), model, "cpu")(3, 66, sums, speed)
+    return RankReport(None, DDP(), model, "cpu")(3, 66, sums, speed, 0.25)
 
 
 def test_report_has_the_mean_over_own_images() -> None:
@@ -33,6 +34,8 @@ def test_report_has_the_mean_over_own_images() -> None:
     (own,) = found.ranks
     assert (found.epoch, found.update, len(found.ranks)) == (3, 66, 1)
     assert (own.device, own.loss, own.images, own.images_per_second, own.sharded) == ("cpu", 0.5, 4, 50.0, False)
+    assert own.data_wait_share == 0.25
+    assert 2**20 < own.memory_bytes < psutil.virtual_memory().total  # of this process
 
 
 def test_images_before_a_resume_are_not_in_the_mean() -> None:

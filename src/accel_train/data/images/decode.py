@@ -52,7 +52,7 @@ def decode_window(
     elif file.startswith(PNG):
         file = checked_png(file, most_pixels)
     pixels_HWC, orientation = decode_with_pillow(file, most_pixels)
-    pixels_HWC = _upright(pixels_HWC, orientation)
+    pixels_HWC = upright(pixels_HWC, orientation)
     window_HWC = _cut(pixels_HWC, choose_box(*pixels_HWC.shape[:2]))
     return window_HWC if window_HWC.flags.writeable else window_HWC.copy()
 
@@ -82,14 +82,14 @@ def _decode_strictly(file: bytes, choose_box: Callable[[int, int], Box], enough:
     if colour not in _COLOURS:
         raise _UnsupportedJpegError
     orientation = read_orientation(file)
-    upright = (width, height) if orientation > 4 else (height, width)
-    box = choose_box(*upright)
+    sides = (width, height) if orientation > 4 else (height, width)
+    box = choose_box(*sides)
     if _COLOURS[colour] == "CMYK":
-        return _from_cmyk(_cut(_upright(simplejpeg.decode_jpeg(file, "CMYK"), orientation), box))
+        return _from_cmyk(_cut(upright(simplejpeg.decode_jpeg(file, "CMYK"), orientation), box))
     fraction = next((f for f in _FRACTIONS if min(box[2:]) >= f * enough), 1)
     pixels_HWC = simplejpeg.decode_jpeg(file, min_height=-(-height // fraction), min_width=-(-width // fraction))
-    pixels_HWC = _upright(pixels_HWC, orientation)
-    return _cut(pixels_HWC, _scaled(box, upright, pixels_HWC.shape[:2]))
+    pixels_HWC = upright(pixels_HWC, orientation)
+    return _cut(pixels_HWC, _scaled(box, sides, pixels_HWC.shape[:2]))
 
 
 def _from_cmyk(inks_HWC: Pixels) -> Pixels:
@@ -98,7 +98,7 @@ def _from_cmyk(inks_HWC: Pixels) -> Pixels:
     return np.array(Image.frombuffer("CMYK", (width, height), inks_HWC, "raw", "CMYK;I", 0, 1).convert("RGB"))
 
 
-def _upright(pixels_HWC: Pixels, orientation: int) -> Pixels:
+def upright(pixels_HWC: Pixels, orientation: int) -> Pixels:
     """Return a view of the pixels that is upright; the orientation is EXIF's."""
     if orientation > 4:
         pixels_HWC = pixels_HWC.swapaxes(0, 1)

@@ -45,7 +45,7 @@ def decode_with_pillow(file: bytes, most_pixels: int = MOST_PIXELS) -> tuple[NDA
     with silence, _undisturbed(), _opened(io.BytesIO(file)) as picture:
         check_size(*picture.size[::-1], most_pixels)
         picture.load()
-        return np.asarray(as_rgb(picture)), _orientation(picture)
+        return np.asarray(as_rgb(picture)), orientation_of(picture)
 
 
 def stored_size(file: IO[bytes]) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def _known() -> Collection[str]:
     return Image.OPEN
 
 
-def _orientation(picture: Image.Image) -> int:
+def orientation_of(picture: Image.Image) -> int:
     """Return the orientation of a loaded picture; 1 if its metadata cannot be read."""
     with suppress(Exception):  # plugins raise any type
         if (found := picture.getexif().get(ExifTags.Base.Orientation, 1)) in range(1, 9):

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -62,8 +62,7 @@ class FolderLister:
         """What is ignored; one sentence each."""
         notes = list(self._notes)
         if self._ignored:
-            most_first = sorted(self._ignored.items(), key=lambda item: (-item[1], item[0]))
-            notes.append(f"files of other kinds are ignored: {some([_ignored(*item) for item in most_first])}")
+            notes.append(ignored_note(self._ignored))
         if self._left:
             left = [f"{count:,} × {name}" for name, count in sorted(self._left.items())]
             notes.append(f"folders of other programs are ignored: {some(left)}")
@@ -181,6 +180,12 @@ def some(names: Sequence[str]) -> str:
     """List the first names."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + f" and {more:,} more" * (more > 0)
+
+
+def ignored_note(endings: Mapping[str, int]) -> str:
+    """Return a note on files that are not pictures, by ending."""
+    most_first = sorted(endings.items(), key=lambda item: (-item[1], item[0]))
+    return f"files of other kinds are ignored: {some([_ignored(*item) for item in most_first])}"
 
 
 def _ignored(ending: str, count: int) -> str:

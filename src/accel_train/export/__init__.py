@@ -1,0 +1,1 @@
+"""Hands the model of a run on: files that other programs use without accel_train."""

@@ -1,0 +1,1 @@
+"""What a run has stored, read without torch: its config with origins, its metrics, its state."""

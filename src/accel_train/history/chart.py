@@ -1,0 +1,52 @@
+"""Draws curves over one another with letters, for a terminal of any kind."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+_SEVERAL = "*"
+"""Where curves meet."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve, drawn with one letter."""
+
+    letter: str
+    points: Sequence[tuple[float, float]]
+    """x and y, by rising x; those that are not finite are left out."""
+
+
+def chart_lines(title: str, curves: Sequence[Curve], width: int, height: int = 12) -> Iterator[str]:
+    """Yield the lines of a chart with the axes' ends labelled; none if no curve has two points."""
+    curves = [Curve(c.letter, [(x, y) for x, y in c.points if math.isfinite(y)]) for c in curves]
+    curves = [curve for curve in curves if len(curve.points) > 1]
+    if not curves:
+        return
+    xs, ys = zip(*(point for curve in curves for point in curve.points), strict=True)
+    low, high = min(ys), max(ys)
+    labels = [f"{value:.4g}" for value in (high, low)]
+    margin = max(map(len, labels))
+    columns = max(10, width - margin - 2)
+    rows = [[" "] * columns for _ in range(height)]
+    for curve in curves:
+        for column in range(columns):
+            x = min(xs) + (max(xs) - min(xs)) * column / (columns - 1)
+            if (y := _at(curve.points, x)) is not None:
+                row = round((high - y) / ((high - low) or 1) * (height - 1))
+                rows[row][column] = curve.letter if rows[row][column] == " " else _SEVERAL
+    yield title
+    for number, cells in enumerate(rows):
+        label = labels[0] if number == 0 else labels[1] if number == height - 1 else ""
+        yield f"{label.rjust(margin)} |{''.join(cells)}".rstrip()
+    first, last = f"{min(xs):g}", f"{max(xs):g}"
+    yield " " * (margin + 2) + first + last.rjust(columns - len(first))
+
+
+def _at(points: Sequence[tuple[float, float]], x: float) -> float | None:
+    """Return a curve's height between its points; None outside of them."""
+    for (left, low), (right, high) in pairwise(points):
+        if left <= x <= right:
+            return low + (high - low) * (x - left) / ((right - left) or 1)
+    return None

@@ -1,0 +1,15 @@
+"""The names of the files in the folder of a run."""
+
+CONFIG, DESCRIPTION, METRICS, CHECKPOINTS, LOGS = "config.yaml", "config.json", "metrics.jsonl", "checkpoints", "log"
+DATA_FILES = "data_files.json.gz"
+BAD_IMAGES = "bad_images.txt"
+PROFILE = "profile"
+WEIGHTS = {"last": "model.safetensors", "best": "best.safetensors"}
+PREDICTIONS = "predictions.csv"
+REPORT = "report.html"
+EXPORT = "export"
+LOCK = ".lock"
+METRICS_CSV, TENSORBOARD, WANDB = "metrics.csv", "tensorboard", "wandb"
+"""What trackers write."""
+TRACKED_AS = "tracked_as"
+"""Contains what trackers know the run by."""

@@ -1,0 +1,1 @@
+"""What the predictions of a model are worth; numpy only."""

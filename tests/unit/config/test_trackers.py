@@ -1,0 +1,30 @@
+"""Which trackers may be asked for."""
+
+import importlib.util
+
+import pytest
+
+from accel_train.config.options import TrainConfig
+from accel_train.config.trackers import check_installed, chosen
+from accel_train.errors import UserError
+
+
+def test_each_tracker_is_chosen_once() -> None:
+    assert TrainConfig(tracker=["csv,tensorboard", "csv"]).tracker == ("csv", "tensorboard", "csv")
+    assert chosen(("csv", "tensorboard", "csv")) == ("csv", "tensorboard")
+    assert chosen(None) == chosen(("none",)) == ()
+
+
+def test_none_excludes_others() -> None:
+    assert TrainConfig(tracker=["none"]).tracker == ("none",)
+    with pytest.raises(UserError, match="--tracker none excludes all others"):
+        TrainConfig(tracker=["none", "csv"])
+
+
+def test_missing_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    check_installed(("csv", "none"))
+    with pytest.raises(UserError) as refused:
+        check_installed(("csv", "mlflow"))
+    assert refused.value.message == "--tracker mlflow needs the package mlflow, which is not installed"
+    assert refused.value.hint.startswith("pip install 'accel_train[mlflow]'")
