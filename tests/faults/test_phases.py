@@ -13,7 +13,7 @@ import psutil
 import pytest
 from helpers.faults import ENDLESS, JOB_OF_A_SHELL, TINY, Program, Terminal, loader_workers, ranks, started
 from helpers.marks import by_target, chaos, slow
-from helpers.processes import lives, wait_for_end, wait_until
+from helpers.processes import lives, send_signal, wait_for_end, wait_until
 from helpers.runner import LAUNCHERS, Runner, read_metrics
 from PIL import Image
 
@@ -231,8 +231,7 @@ def test_loader_worker_that_is_killed_while_the_run_saves_is_ignored(
             program.wait_for_epoch()
             os.kill(program.pid, SIGTERM)
         reach(program, phase)
-        for worker in loader_workers(program.ranks()[0]):
-            worker.send_signal(SIGKILL)
+        send_signal(SIGKILL, *loader_workers(program.ranks()[0]))
         assert program.wait(20) == code, program.out + program.err
     assert program.err == ""
     assert program.saved() == saved_update(tmp_path)
