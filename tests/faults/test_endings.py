@@ -197,7 +197,7 @@ def test_hard_limit_of_cpu_time_saves_before_it_kills(tmp_path: Path) -> None:
 def writes_to(pid: int, path: Path) -> bool:
     """Return whether a process has opened a file as its standard output."""
     with suppress(OSError):
-        return os.path.samefile(f"/proc/{pid}/fd/1", path)
+        return Path(f"/proc/{pid}/fd/1").samefile(path)
     return False
 
 

@@ -111,6 +111,15 @@ def published_weights(name: str) -> Mapping[str, Callable[[], Weights]]:
     return _find(name).published()
 
 
+def architecture_name(name: str) -> str | None:
+    """Return the name of a model in its library; None if it is the one given.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    return _find(name).name
+
+
 def model_names() -> list[str]:
     """Return the names of our networks and of torchvision's classifiers."""
     return [name for family in FAMILIES for name in family.names()]

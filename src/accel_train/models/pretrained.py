@@ -16,7 +16,6 @@ from accel_train.models.weights_content import read_tensors
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
 """Prefixes that DDP and torch.compile add to names."""
 _COUNTER = ".num_batches_tracked"
-_HINT = "give the --model, --image-size and kind of images that the weights were trained with"
 
 
 def weights_in(
@@ -46,7 +45,8 @@ def load_initial(
     missing = [name for name in live if name not in stored and name.rpartition(".")[0] in weights.headless]
     heads = [name for name in live if name in stored and name in {*fresh, *_other_heads(module, live, stored)}]
     counters = [name for name in live if name.endswith(_COUNTER) and name not in stored]
-    _check(weights.name, live, stored, excused={*heads, *missing, *counters})
+    hint = f"give the {weights.options} and kind of images that the weights were trained with"
+    _check(weights.name, live, stored, {*heads, *missing, *counters}, hint)
     taken = [name for name in live if name not in heads and name in stored]
     for name in taken:
         live[name].copy_(stored[name])
@@ -89,18 +89,18 @@ def _other_heads(module: nn.Module, live: Mapping[str, Tensor], stored: Mapping[
     ]
 
 
-def _check(place: str, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str]) -> None:
+def _check(place: str, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str], hint: str) -> None:
     """Raise UserError with the first tensor that is missing, has another shape, or is not in the model."""
     for name, tensor in live.items():
         if name in excused:
             continue
         if name not in stored:
-            raise UserError(f"{place} has no {name} ({_shape(tensor)} in the model)", _HINT)
+            raise UserError(f"{place} has no {name} ({_shape(tensor)} in the model)", hint)
         if not isinstance(stored[name], Tensor) or stored[name].shape != tensor.shape:
-            raise UserError(f"{name} is {_shape(stored[name])} in {place}, but {_shape(tensor)} in the model", _HINT)
+            raise UserError(f"{name} is {_shape(stored[name])} in {place}, but {_shape(tensor)} in the model", hint)
     for name in stored:
         if name not in live:
-            raise UserError(f"{place} has {name} ({_shape(stored[name])}), which is not in the model", _HINT)
+            raise UserError(f"{place} has {name} ({_shape(stored[name])}), which is not in the model", hint)
 
 
 def _shape(value: Any) -> str:
