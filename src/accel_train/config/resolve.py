@@ -14,6 +14,7 @@ _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _FINE_TUNING_UPDATES = 400  # measured: benchmarks/finetune/README.md
 _MIN_FINE_TUNING_EPOCHS = 5
+_FINE_TUNING_CROP = (0.35, 1.0)  # measured, likewise: a few epochs are too few to learn from a twelfth of a picture
 _GAMMA = 0.1
 
 
@@ -86,6 +87,8 @@ def _augmentation(config: TrainConfig, data_kind: str) -> dict[str, tuple[Any, s
     of_level = asdict(data.augmentation(level))
     found = {name: (value, f"--augment {level} for {data_kind}") for name, value in of_level.items()}
     found["augment"] = (data.augment, f"default for {data_kind}")
+    if config.starts_from_weights:
+        found["crop_scale"] = (_FINE_TUNING_CROP, "default with --weights")
     if whole:
         found["random_crop"] = (False, f"because of --fit {config.fit}")
     elif given := [name for name in ("crop_scale", "crop_ratio") if getattr(config, name)]:

@@ -194,6 +194,15 @@ def test_transformer_of_the_hub_gets_the_optimizer_of_transformers(name: str) ->
     assert (config.optimizer, config.lr, config.max_lr) == ("adamw", 2e-4, 4e-4)
 
 
+def test_given_weights_are_trained_on_larger_crops() -> None:
+    config, origins = resolve(TrainConfig(weights="DEFAULT"), {}, "folder", 3000, "fp32")
+    assert (config.crop_scale, origins["crop_scale"]) == ((0.35, 1.0), "default with --weights")
+    assert resolved("folder").crop_scale == (0.08, 1.0)
+    assert resolved("folder", weights="DEFAULT", crop_scale="0.2,1").crop_scale == (0.2, 1.0)
+    for given in ({"augment": "light"}, {"fit": "pad"}, {"random_crop": False}):
+        assert resolved("folder", weights="DEFAULT", **given).crop_scale is None
+
+
 def test_frozen_layers_are_the_backbone_if_only_the_epoch_is_given() -> None:
     config, origins = resolve(TrainConfig(unfreeze_at=2), {}, "folder", 3000, "fp32")
     assert (config.freeze, origins["freeze"]) == ("backbone", "because --unfreeze-at was given")
