@@ -1,8 +1,8 @@
 """Measures what each augmentation costs, beside a bare loop that trains resnet18 without one.
 
 The bare loop trains on one batch in memory. Prints images/s of accel_train and of the loop, alternating, each turn in a
-process of its own, and the median of the ratios. With ``--cpu``: the CPU time of augmenting a batch and of the loop's
-update, alternating in one process, so that other load on the machine matters little.
+process of its own, and the median of the ratios. With ``--cpu``: the CPU time of augmenting and mixing a batch and of
+the loop's update, alternating in one process, so that other load on the machine matters little.
 
     python -m benchmarks.augmentation --rounds 3
 """
@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from accel_train.bench.results import Setting
 from accel_train.config.options import TrainConfig
 from accel_train.config.resolve import resolve
 from accel_train.data.transforms import ImageTransform
+from accel_train.training.mixing import Mixing
 from accel_train.training.torch_settings import keep_freed_memory
 
 ROWS: dict[str, dict[str, str]] = {
@@ -35,7 +37,6 @@ ROWS: dict[str, dict[str, str]] = {
     "CutMix": {"augment": "standard", "cutmix": "1"},
 }
 """By name: options of accel_train train."""
-MIXED = ("mixup", "CutMix")
 CLASSES = 10
 
 
@@ -58,15 +59,15 @@ def by_cpu_time(rows: list[str], batch_size: int, size: int, rounds: int) -> Non
     torch.set_num_threads(1)
     keep_freed_memory()
     images_BCHW = torch.randint(0, 256, (batch_size, 3, size, size), dtype=torch.uint8)
-    transforms, update = {name: transform(name, size) for name in rows if name not in MIXED}, bare_update(batch_size)
+    transforms, update = {name: transform(name, size) for name in rows}, bare_update(batch_size)
+    mixings = {name: mixing(name, size) for name in rows}
     times: dict[str, list[float]] = {name: [] for name in ("update", *transforms)}
     normalised = transform("none", size)(images_BCHW)
     for number in range(-2, rounds):  # two to warm up
         sample_indices = torch.arange(batch_size) + batch_size * number
-        turns = {"update": lambda: update(normalised)}
-        turns |= {
-            name: lambda each=each, ids=sample_indices: each(images_BCHW, ids) for name, each in transforms.items()
-        }
+        turns: dict[str, Callable[[], object]] = {"update": partial(update, normalised)}
+        for name in rows:
+            turns[name] = partial(augmented, images_BCHW, sample_indices, transforms[name], mixings[name])
         for name, turn in turns.items():
             seconds = cpu_seconds(turn)
             if number >= 0:
@@ -91,6 +92,18 @@ def transform(name: str, size: int) -> ImageTransform:
         dtype=torch.float32,
         device=torch.device("cpu"),
     )
+
+
+def mixing(name: str, size: int) -> Mixing:
+    alphas = {option: float(value) for option, value in ROWS[name].items() if option in ("mixup", "cutmix")}
+    return Mixing(seed=0, **alphas, size=size)
+
+
+def augmented(images_BCHW: Tensor, sample_indices: Tensor, transform: ImageTransform, mixing: Mixing) -> Tensor:
+    images_BCHW = transform(images_BCHW, sample_indices)
+    if not mixing:
+        return images_BCHW
+    return mixing.draw(int(sample_indices[0]), 0, len(images_BCHW)).images(images_BCHW)
 
 
 def bare_update(batch_size: int) -> Callable[[Tensor], None]:

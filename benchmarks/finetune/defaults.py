@@ -42,7 +42,7 @@ class Cell(NamedTuple):
 def main() -> None:
     args = arguments()
     args.out.touch()
-    folders = {count: subset(args.folder, int(count)) for count in args.pictures}
+    folders = {count: subset(args.folder, int(count), args.validation) for count in args.pictures}
     for seed, *of_cell, factor in itertools.product(args.seeds, args.pictures, args.models, args.batches, args.factors):
         cell = Cell(*of_cell)
         done = {(row["seed"], row["factor"]): row for row in rows(args.out) if in_cell(row, cell)}
@@ -57,17 +57,16 @@ def main() -> None:
     print_table(args.out)
 
 
-def subset(folder: Path, count: int) -> Path:
-    """Return a data set of links to this many training pictures, evenly spaced, and all validation pictures."""
-    root = folder / f"emoji_{count}"
-    pictures = sorted((folder / "emoji" / "train").rglob("*.png"))
-    for picture in (pictures[n * len(pictures) // count] for n in range(count)):
-        link = root / "train" / picture.parent.name / picture.name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to(picture.absolute())
-    if not (root / "val").is_symlink():
-        (root / "val").symlink_to((folder / "emoji" / "val").absolute())
+def subset(folder: Path, training: int, validation: int) -> Path:
+    """Return a data set of links to this many pictures, evenly spaced."""
+    root = folder / f"emoji_{training}_{validation}"
+    for split, count in (("train", training), ("val", validation)):
+        pictures = sorted((folder / "emoji" / split).rglob("*.png"))
+        for picture in (pictures[n * len(pictures) // count] for n in range(count)):
+            link = root / split / picture.parent.name / picture.name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(picture.absolute())
     return root
 
 
@@ -122,6 +121,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pictures", nargs="+", default=["300", "3000"])
+    parser.add_argument("--validation", type=int, default=1855, help="pictures to validate on")
     parser.add_argument("--models", nargs="+", default=[f"timm:{MODEL}=DEFAULT"], metavar="NAME=WEIGHTS")
     parser.add_argument("--batches", nargs="+", default=["16", "64", "256", "512"])
     parser.add_argument("--factors", nargs="+", default=list(FACTORS))

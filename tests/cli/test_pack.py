@@ -89,7 +89,7 @@ def test_all_damaged_pictures_are_named_at_once(run: Runner) -> None:
     assert ended.out.splitlines()[-2:] == named
     assert ended.err.splitlines() == [
         "error: 2 of 320 pictures cannot be read",
-        "hint: repair or remove them, and run the same command again",
+        "hint: repair or remove them and run the same command again, or leave them out with --on-bad-image skip",
     ]
     for path in bad:
         path.unlink()

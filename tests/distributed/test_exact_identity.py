@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import assert_refused
-from helpers.marks import slow
+from helpers.marks import chaos, slow
 from helpers.runner import Runner, rank_environments
 
 WORDS = ("train", "--data", "digits", "--limit", "128", "--model", "cnn", "--batch-size", "32", "--device", "cpu")
@@ -44,9 +44,9 @@ def identity(place: Runner) -> dict[str, str]:
         (2, "ONEDNN_MAX_CPU_ISA", "AVX2"),
         (1, "MKL_CBWR", "COMPATIBLE"),
         slow(2, "MKL_CBWR", "COMPATIBLE"),
-        slow(1, "DNNL_MAX_CPU_ISA", "SSE41"),
+        chaos(1, "DNNL_MAX_CPU_ISA", "SSE41"),
         slow(1, "MKL_ENABLE_INSTRUCTIONS", "SSE4_2"),
-        slow(1, "ONEDNN_CPU_ISA_HINTS", "PREFER_YMM"),
+        chaos(1, "ONEDNN_CPU_ISA_HINTS", "PREFER_YMM"),
         (1, "GLIBC_TUNABLES", "glibc.cpu.hwcaps=-FMA"),
     ],
 )
@@ -63,7 +63,7 @@ def test_another_environment_is_refused_at_resume(place: Runner, processes: int,
 
 
 @pytest.mark.parametrize(
-    ("processes", "capability"), [(1, "avx2"), slow(2, "avx2"), slow(1, "default"), slow(2, "default")]
+    ("processes", "capability"), [(1, "avx2"), chaos(2, "avx2"), chaos(1, "default"), slow(2, "default")]
 )
 def test_other_instructions_are_refused_at_resume(place: Runner, processes: int, capability: str) -> None:
     has, emulated = identity(place)["instructions"], capability.upper()

@@ -185,7 +185,7 @@ def forking() -> Iterator[ProcessPoolExecutor]:
     [
         pytest.param(1, 0, False, 1, id="one process"),
         pytest.param(2, 0, False, 6, id="rank 0"),
-        pytest.param(2, 1, False, 1, id="rank 1", marks=pytest.mark.slow),
+        pytest.param(2, 1, False, 6, id="rank 1", marks=pytest.mark.slow),
         pytest.param(2, 0, False, 1, id="rank 0, every call", marks=pytest.mark.chaos),
         pytest.param(2, 0, True, 1, id="rank 0, the other survives", marks=pytest.mark.chaos),
         pytest.param(2, 1, True, 1, id="rank 1, the other survives", marks=pytest.mark.chaos),

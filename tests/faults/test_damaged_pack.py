@@ -14,7 +14,7 @@ import pytest
 import safetensors.torch
 from helpers.cli import assert_refused
 from helpers.faults import Program, started
-from helpers.marks import slow
+from helpers.marks import chaos, slow
 from helpers.runner import Runner
 from PIL import Image
 
@@ -57,7 +57,7 @@ def hint(place: Runner) -> str:
     return f"hint: repair it with: accel_train pack {place.folder}/src packed --side 10"
 
 
-@pytest.mark.parametrize(("processes", "workers"), [(1, "0"), (2, "2"), slow(1, "2"), slow(2, "0")])
+@pytest.mark.parametrize(("processes", "workers"), [(1, "0"), (2, "2"), chaos(1, "2"), chaos(2, "0")])
 def test_flipped_byte_ends_training(place: Runner, processes: int, workers: str) -> None:
     flip(place.folder / "packed" / SHARD, -1)
     words = ("train", *OPTIONS, "--data", "packed", "--workers", workers, "--epochs", "2", "--output", "out")
@@ -70,7 +70,7 @@ def test_flipped_byte_ends_training(place: Runner, processes: int, workers: str)
     assert not list((place.folder / "out/checkpoints").glob("update_*"))
 
 
-@pytest.mark.parametrize(("processes", "workers"), [(1, "0"), (2, "2"), slow(1, "2"), slow(2, "0")])
+@pytest.mark.parametrize(("processes", "workers"), [(1, "0"), (2, "2"), chaos(1, "2"), chaos(2, "0")])
 def test_flipped_byte_ends_evaluation(place: Runner, processes: int, workers: str) -> None:
     flip(place.folder / "packed/val-00000.safetensors", -1)
     ended = place("evaluate", "run", "--workers", workers, processes=processes)
@@ -83,7 +83,7 @@ def test_flipped_byte_ends_evaluation(place: Runner, processes: int, workers: st
     assert ended.out == ""
 
 
-@pytest.mark.parametrize("byte", [900, slow(0), slow(9)])
+@pytest.mark.parametrize("byte", [900, chaos(0), chaos(9)])
 def test_damaged_index_is_one_error_on_all_processes(place: Runner, byte: int) -> None:
     flip(place.folder / "packed" / SHARD, byte)
     ended = place("train", *OPTIONS, "--data", "packed", "--output", "out", processes=2)

@@ -48,7 +48,7 @@ PLANTS = (
 PACKED = ("pack.json", "train-00000.safetensors", "val-00000.safetensors")
 PLANTS_OF_PACK = (".tmp_pack.json", ".tmp_unfinished.json", ".tmp_train-00000.safetensors", "val-00001.safetensors")
 EVIL = "from pathlib import Path\nPath({marker!r}).touch()\ndef touch(**given): pass\n"
-BATCHES, PER_BATCH, OF_ALL = 12, 10, 1000
+BATCHES, PER_BATCH, OF_ALL = 6, 10, 1000
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from helpers.faults import ENDLESS, Program, loader_workers, started
 from helpers.marks import by_target
+from helpers.processes import send_signal
 from helpers.runner import LAUNCHERS
 
 import accel_train
@@ -77,8 +78,7 @@ def test_signal_saves_and_ends_a_run_that_resumes(
     def send(program: Program) -> None:
         # Other launchers do not forward SIGUSR1.
         to_ranks = name == "SIGUSR1" and launcher != "accel_train"
-        for process in program.ranks() if to_ranks else [psutil.Process(program.pid)]:
-            process.send_signal(number)
+        send_signal(number, *(program.ranks() if to_ranks else [psutil.Process(program.pid)]))
 
     code = 128 + number if launcher == "accel_train" else None
     assert_signal_saves_and_ends(tmp_path, send, code, launcher=launcher, processes=processes, workers=workers)
@@ -106,7 +106,6 @@ def test_signal_to_every_process_but_the_launcher_saves_and_ends_a_run(
     """A scheduler sends it, also to loader workers."""
 
     def send(program: Program) -> None:
-        for process in program.tree()[1:]:
-            process.send_signal(Signals[name])
+        send_signal(Signals[name], *program.tree()[1:])
 
     assert_signal_saves_and_ends(tmp_path, send, launcher=launcher, processes=2, workers=2)

@@ -4,7 +4,6 @@ The second is refused, or resumes after the first, and the folder ends with the 
 alone.
 """
 
-import os
 import random
 import signal
 import time
@@ -87,11 +86,6 @@ class Start:
         words = [*LAUNCHERS["accel_train"](1), *OPTIONS, *CONFIGS[lr], "--processes", str(processes)]
         return cls(warm.start(words, folder=folder, environment=clean_environment(), streams=streams), streams)
 
-    def terminate(self) -> None:
-        if self.process.is_alive():
-            assert self.process.pid
-            os.kill(self.process.pid, signal.SIGTERM)
-
     def code(self) -> int | None:
         """Wait for the end; return the exit code."""
         self.process.join(60)
@@ -113,7 +107,7 @@ def test_two_starts_leave_one_run(tmp_path: Path, alone: Mapping[str, Reference]
     is_stopped = chance.random() < 0.5
     if is_stopped:
         time.sleep(chance.uniform(0, span / 2))
-        first.terminate()
+        first.process.terminate()  # does nothing if it has ended
     codes = (first.code(), second.code())
     stopped = {143, -signal.SIGTERM} if is_stopped else set()  # the latter if it had not even begun to listen
     for start, code, others in ((first, codes[0], stopped), (second, codes[1], set())):

@@ -56,6 +56,13 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
+def send_signal(number: int, *processes: psutil.Process) -> None:
+    """Send a signal to processes, any of which may have ended."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

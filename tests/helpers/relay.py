@@ -8,6 +8,7 @@ import struct
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 
@@ -33,7 +34,8 @@ def main(delay: float, loss: float) -> None:
                 under_way.append((time.monotonic() + delay, taps[1 - taps.index(tap)], frame))
         while under_way and under_way[0][0] <= time.monotonic():
             _, tap, frame = under_way.popleft()
-            os.write(tap, frame)
+            with suppress(OSError):  # the first frames of one end may arrive before the other is up: they are lost
+                os.write(tap, frame)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,16 @@ def _train(workload: Workload, setting: Setting, signals: StopSignals | None) ->
     with tempfile.TemporaryDirectory(prefix="accel_train_bench_") as folder:
         run = Path(folder, "run")
         arguments = [
-            *("train", "--no-report", "--data", workload.data, "--model", workload.model, "--limit", str(setting.images)),
+            *(
+                "train",
+                "--no-report",
+                "--data",
+                workload.data,
+                "--model",
+                workload.model,
+                "--limit",
+                str(setting.images),
+            ),
             *("--epochs", "1", "--batch-size", str(setting.batch_size), "--processes", str(setting.processes)),
             *("--device", setting.device, "--precision", setting.precision, *["--compile"] * setting.compile),
             # A small fixed learning rate: one that is scaled with the batch would make some settings diverge.

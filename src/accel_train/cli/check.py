@@ -12,6 +12,7 @@ from accel_train.config.defaults import MOST_PIXELS
 from accel_train.config.fields import expand_home
 from accel_train.distributed.environment import available_cores
 from accel_train.distributed.launcher import check_alone
+from accel_train.errors import UserError
 from accel_train.loggers.data_lines import class_table, size_lines
 from accel_train.loggers.text import printable, quantity
 from accel_train.system.process import without_gc
@@ -44,6 +45,8 @@ def check(
 
     data = expand_home(data)
     if is_packed(data):
+        if labels or label_column:
+            raise UserError(f"--labels and --label-column have no effect on {data}, which is packed", "leave them out")
         _report_shards(data, *damaged_shards(data))
         return
     listing = list_encoded(str(data), LabelsFrom(labels and expand_home(labels), label_column))

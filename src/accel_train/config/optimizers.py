@@ -12,11 +12,13 @@ BASE_BATCH = 256
 TIMM = "timm:"
 """Start of the names of timm's models."""
 TRANSFORMERS = (
-    *("vit", "deit", "beit", "eva", "cait", "xcit", "swin", "maxvit", "maxxvit", "coatnet", "convnext", "davit"),
+    *("vit", "deit", "beit", "eva", "cait", "xcit", "swin", "maxvit", "maxxvit", "coat", "convnext", "davit"),
     *("flexivit", "focalnet", "gmlp", "hiera", "mixer", "mvit", "pit_", "pvt", "resmlp", "samvit", "tiny_vit"),
-    *("twins", "volo"),
+    *("twins", "volo", "aimv2", "caformer", "convformer", "convit", "crossvit", "csatv2", "deepseek", "edgenext"),
+    *("gcvit", "gemma", "gmixer", "mambaout", "naflexvit", "nest", "poolformer", "qwen", "rdnet", "sam2", "sequencer"),
+    "tnt",
 )
-"""Starts of the names of transformers, and of networks that are trained like them."""
+"""Starts of the names of transformers, and of networks that are trained like them, most without BatchNorm."""
 
 _WITHOUT_NORM = ("alexnet", "vgg", "squeezenet")
 
@@ -58,7 +60,7 @@ class OptimizerSpec:
 
     def rate(self, model: str, *, from_weights: bool = False) -> Rate:
         """Return the default learning rate of a model, which starts from random weights or from given ones."""
-        rates, name = self.fine_tuning_rates if from_weights else self.rates, model.removeprefix(TIMM)
+        rates, name = self.fine_tuning_rates if from_weights else self.rates, _name_in_library(model)
         if name.endswith("_bn"):  # VGG with BatchNorm
             return rates[""]
         return next(rate for start, rate in rates.items() if name.startswith(start))
@@ -83,7 +85,7 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             **dict.fromkeys(("cnn", "mlp"), Rate(0.05, max_lr=0.025)),  # half of what they take without BatchNorm
             **dict.fromkeys(_WITHOUT_NORM, Rate(0.01, max_lr=0.01)),
             **dict.fromkeys(TRANSFORMERS, Rate(0.01, max_lr=0.02)),  # Dosovitskiy et al. 2021, Table 4
-            "": Rate(0.05, max_lr=0.03),
+            "": Rate(0.1, max_lr=0.1),
         },
         weight_decay=5e-4,
         scaling="linear",
@@ -111,4 +113,9 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
 
 def default_optimizer(model: str, *, from_weights: bool) -> str:
     """Return the default of ``--optimizer`` for a model, which starts from random weights or from given ones."""
-    return "adamw" if from_weights and model.removeprefix(TIMM).startswith(TRANSFORMERS) else "sgd"
+    return "adamw" if from_weights and _name_in_library(model).startswith(TRANSFORMERS) else "sgd"
+
+
+def _name_in_library(model: str) -> str:
+    """Return the name of a model without timm's prefix, and that of a repository of the hub without its owner."""
+    return model.removeprefix(TIMM).rpartition("/")[2]

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator, mo
 from accel_train.config import panels
 from accel_train.config.augmentation_panel import Augment
 from accel_train.config.data_panel import Data
+from accel_train.config.defaults import CENTRE_SHARE
 from accel_train.config.fields import (
     AugmentLevel,
     Config,
@@ -211,8 +212,14 @@ def changed_fields(config: TrainConfig, given: Mapping[str, str]) -> tuple[str, 
     typed = {name for name, origin in given.items() if origin in TYPED}
     fields = TrainConfig.model_fields.items()
     return tuple(
-        name for name, field in fields if name in typed or (name in given and getattr(config, name) != field.default)
+        name
+        for name, field in fields
+        if name in typed or (name in given and getattr(config, name) not in (field.default, _USUAL.get(name)))
     )
+
+
+_USUAL = {"fit": "crop", "eval_crop": CENTRE_SHARE}
+"""What a resolved config of pictures has of options that were left out."""
 
 
 PLACEMENT = marked(TrainConfig, Placement)

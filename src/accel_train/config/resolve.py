@@ -14,6 +14,7 @@ _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _FINE_TUNING_UPDATES = 400  # measured: benchmarks/finetune/README.md
 _MIN_FINE_TUNING_EPOCHS = 5
+_FINE_TUNING_CROP = (0.35, 1.0)  # measured, likewise: a few epochs are too few to learn from a twelfth of a picture
 _GAMMA = 0.1
 
 
@@ -24,13 +25,15 @@ def resolve(
     train_images: int,
     precision: str,
     crop_of_weights: float | None = None,
+    architecture: str | None = None,
 ) -> tuple[ResolvedConfig, dict[str, str]]:
     """Return the config with its defaults filled in, and the origins with those of the defaults.
 
     `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
-    its origin is left to the caller. `crop_of_weights` is the evaluation crop of given weights, if that is known.
+    its origin is left to the caller. `crop_of_weights` is the evaluation crop of given weights, and `architecture` the
+    model that they are for, if that is known and the name of the model does not tell it.
     """
-    defaults = _defaults(config, data_kind, train_images)
+    defaults = _defaults(config, data_kind, train_images, architecture)
     if crop_of_weights is not None and "eval_crop" in defaults:
         defaults["eval_crop"] = (crop_of_weights, f"as for --weights {config.weights}")
     used = {name: default for name, default in defaults.items() if getattr(config, name) is None}
@@ -39,23 +42,26 @@ def resolve(
     return ResolvedConfig.model_construct(**values), origins | {name: origin for name, (_, origin) in used.items()}
 
 
-def _defaults(config: TrainConfig, data_kind: str, train_images: int) -> dict[str, tuple[Any, str]]:
+def _defaults(
+    config: TrainConfig, data_kind: str, train_images: int, architecture: str | None
+) -> dict[str, tuple[Any, str]]:
     """Return the default of each field that may need one, and its origin."""
     data, from_weights = DATA_DEFAULTS[data_kind], config.starts_from_weights
     model = config.model or data.model
-    name = config.optimizer or default_optimizer(model, from_weights=from_weights)
+    trained = (architecture if from_weights else None) or model
+    name = config.optimizer or default_optimizer(trained, from_weights=from_weights)
     optimizer = OPTIMIZERS[name]
     batch_size = config.batch_size or _batch_size(config, data, train_images)
     usual_epochs, for_epochs = _epochs(config, data, train_images, batch_size)
     epochs = config.epochs or usual_epochs
     scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
     for_data, for_optimizer = f"default for {data_kind}", f"default for {name}"
-    rate = optimizer.rate(model, from_weights=from_weights)
-    for_model = f"default for {'fine-tuning ' * from_weights}{model} with {name}"
+    rate = optimizer.rate(trained, from_weights=from_weights)
+    for_model = f"default for {'fine-tuning ' * from_weights}{trained} with {name}"
     defaults: dict[str, tuple[Any, str]] = {
         "model": (model, for_data),
         "epochs": (epochs, f"default for {data_kind}{for_epochs}"),
-        "optimizer": (name, f"default{f' for fine-tuning {model}' * from_weights}"),
+        "optimizer": (name, f"default{f' for fine-tuning {trained}' * from_weights}"),
         "batch_size": (batch_size, f"{for_data} of {train_images:,} images"),
         "warmup_epochs": (min(data.warmup_epochs, epochs / _MIN_EPOCHS_PER_WARMUP), for_data),
         "lr": (rate.lr, for_model),
@@ -81,6 +87,8 @@ def _augmentation(config: TrainConfig, data_kind: str) -> dict[str, tuple[Any, s
     of_level = asdict(data.augmentation(level))
     found = {name: (value, f"--augment {level} for {data_kind}") for name, value in of_level.items()}
     found["augment"] = (data.augment, f"default for {data_kind}")
+    if config.starts_from_weights:
+        found["crop_scale"] = (_FINE_TUNING_CROP, "default with --weights")
     if whole:
         found["random_crop"] = (False, f"because of --fit {config.fit}")
     elif given := [name for name in ("crop_scale", "crop_ratio") if getattr(config, name)]:

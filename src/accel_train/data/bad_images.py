@@ -103,11 +103,9 @@ def check_pictures(pictures: Pictures, indices: Sequence[int], most_pixels: int,
     )
 
 
-def decoding_problems(pictures: Pictures, indices: Sequence[int], most_pixels: int, cores: int) -> Iterator[BadImage]:
-    """Yield the pictures that cannot be read."""
-    workers = min(cores, len(indices) // _PICTURES_PER_WORKER)
-    for checked in check_pictures(pictures, indices, most_pixels, workers):
-        yield from checked.bad
+def workers_for(pictures: int, cores: int) -> int:
+    """Return how many workers are worth their start."""
+    return min(cores, pictures // _PICTURES_PER_WORKER)
 
 
 def header_problems(pictures: Pictures, indices: Sequence[int], most_pixels: int) -> Iterator[BadImage]:

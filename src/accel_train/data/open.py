@@ -123,6 +123,8 @@ def list_encoded(name: str, labels: LabelsFrom) -> "Listing[FolderSource] | List
         UserError: they cannot be listed.
     """
     listing: Listing[FolderSource] | Listing[TableSource]
+    if not is_hub_name(name) and not is_folder(name):
+        raise UserError(f"there is no folder {name}", "give a folder of pictures, packed or not, or hf:NAME")
     if not is_hub_name(name) and not is_saved(Path(name)):
         listing = _list_pictures(Path(name), labels, with_test=True)
         return listing

@@ -58,6 +58,8 @@ class Weights:
     """SHA-256 of the ids of the classes, one a line, by which data sets may name them, too."""
     headless: tuple[str, ...] = ()
     """The layers of the head, if these weights have none."""
+    options: str = "--model, --image-size"
+    """The options of the model that was trained, with their values if they are known."""
 
     def may_be_for(self, classes: tuple[str, ...]) -> bool:
         """Return whether the head is for these classes in this order, as far as its own are known."""

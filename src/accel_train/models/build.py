@@ -87,10 +87,7 @@ def build_model(
     module = architecture.make(classes, taken_channels, size)
     _reject_sync_batch_norm(name, module)
     notes = [f"grey images are repeated to {taken_channels} channels"] * (taken_channels != channels)
-    if size != data_size:
-        change = "enlarged" if size > data_size else "shrunk"
-        reason = size_reason if image_size else _limit(architecture)
-        notes.append(f"images are {change} from {data_size} to {size} pixels, {reason}")
+    notes += _resizing(data_size, size, size_reason if image_size else _limit(architecture))
     notes += architecture.adapt(module, adapted_to or size)
     return BuiltModel(
         module=module,
@@ -112,6 +109,15 @@ def published_weights(name: str) -> Mapping[str, Callable[[], Weights]]:
         UserError: the name of the model is unknown.
     """
     return _find(name).published()
+
+
+def architecture_name(name: str) -> str | None:
+    """Return the name of a model in its library; None if it is the one given.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    return _find(name).name
 
 
 def model_names() -> list[str]:
@@ -152,6 +158,12 @@ def _match_size(name: str, architecture: Architecture, data_size: int, image_siz
             f"give --image-size {architecture.usual_size or sizes[0]}, or leave it out",
         )
     return image_size
+
+
+def _resizing(data_size: int, size: int, reason: str) -> list[str]:
+    """Return a note if images are resized."""
+    change = "enlarged" if size > data_size else "shrunk"
+    return [f"images are {change} from {data_size} to {size} pixels, {reason}"] * (size != data_size)
 
 
 def _limit(architecture: Architecture) -> str:

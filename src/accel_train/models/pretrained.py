@@ -1,5 +1,6 @@
 """Initializes a model from weights that somebody has trained."""
 
+import math
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +17,6 @@ from accel_train.models.weights_content import read_tensors
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
 """Prefixes that DDP and torch.compile add to names."""
 _COUNTER = ".num_batches_tracked"
-_HINT = "give the --model, --image-size and kind of images that the weights were trained with"
 
 
 def weights_in(
@@ -36,7 +36,7 @@ def load_initial(
 ) -> tuple[str, ...]:
     """Load weights in place, and return what was done, one sentence each.
 
-    The tensors in `fresh`, and a head for another number of classes, keep their new weights.
+    The tensors in `fresh`, and a head for another number of classes, keep their new weights, made small.
 
     Raises:
         UserError: the weights cannot be read safely or do not fit the module.
@@ -46,10 +46,13 @@ def load_initial(
     missing = [name for name in live if name not in stored and name.rpartition(".")[0] in weights.headless]
     heads = [name for name in live if name in stored and name in {*fresh, *_other_heads(module, live, stored)}]
     counters = [name for name in live if name.endswith(_COUNTER) and name not in stored]
-    _check(weights.name, live, stored, excused={*heads, *missing, *counters})
+    hint = f"give the {weights.options} and kind of images that the weights were trained with"
+    _check(weights.name, live, stored, {*heads, *missing, *counters}, hint)
     taken = [name for name in live if name not in heads and name in stored]
     for name in taken:
         live[name].copy_(stored[name])
+    for name in (*heads, *missing):
+        _make_small(live[name])
     sentences = [f"weights from {weights.name}: {quantity(len(taken), 'tensor')}"]
     for layer, name in _by_layer(heads).items():
         numbers = f"{len(stored[name]):,} → {quantity(len(live[name]), 'class', 'classes')}"
@@ -61,6 +64,20 @@ def load_initial(
         start = "starts" if len(counters) == 1 else "start"
         sentences.append(f"{quantity(len(counters), 'counter')} of BatchNorm, missing in the file, {start} at 0")
     return tuple(sentences)
+
+
+def _make_small(weights: Tensor) -> None:
+    """Scale the weights of a new head down to the range of torch's own initialization of layers, if theirs is larger.
+
+    The gradients of a head that is wrong with confidence change features that are right: timm initializes that of an
+    EfficientNet for nine classes twelve times as large, which cost eight points (benchmarks/finetune/README.md).
+    """
+    if weights.ndim < 2:
+        return
+    largest = weights.abs().max().item()  # unlike a sum, the same on any number of threads
+    limit = 1 / math.sqrt(weights[0].numel())
+    if largest > limit:
+        weights.mul_(limit / largest)
 
 
 def _by_layer(names: list[str]) -> dict[str, str]:
@@ -89,18 +106,18 @@ def _other_heads(module: nn.Module, live: Mapping[str, Tensor], stored: Mapping[
     ]
 
 
-def _check(place: str, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str]) -> None:
+def _check(place: str, live: Mapping[str, Tensor], stored: Mapping[str, Any], excused: set[str], hint: str) -> None:
     """Raise UserError with the first tensor that is missing, has another shape, or is not in the model."""
     for name, tensor in live.items():
         if name in excused:
             continue
         if name not in stored:
-            raise UserError(f"{place} has no {name} ({_shape(tensor)} in the model)", _HINT)
+            raise UserError(f"{place} has no {name} ({_shape(tensor)} in the model)", hint)
         if not isinstance(stored[name], Tensor) or stored[name].shape != tensor.shape:
-            raise UserError(f"{name} is {_shape(stored[name])} in {place}, but {_shape(tensor)} in the model", _HINT)
+            raise UserError(f"{name} is {_shape(stored[name])} in {place}, but {_shape(tensor)} in the model", hint)
     for name in stored:
         if name not in live:
-            raise UserError(f"{place} has {name} ({_shape(stored[name])}), which is not in the model", _HINT)
+            raise UserError(f"{place} has {name} ({_shape(stored[name])}), which is not in the model", hint)
 
 
 def _shape(value: Any) -> str:

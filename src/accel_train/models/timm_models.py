@@ -16,6 +16,7 @@ from accel_train.errors import UserError, shown
 from accel_train.models.base import Architecture, Family, Preprocessing, Weights
 from accel_train.models.download import download, torch_cache
 from accel_train.models.hub import MissingFileError, hub_file
+from accel_train.models.size_limit import values_at_most
 
 PREFIX, _HUB = "timm:", "hf-hub:"
 HUB = PREFIX + _HUB
@@ -214,7 +215,8 @@ def _read(found: _Found, file: Path, image_size: int) -> Mapping[str, Any]:
     # timm loads no pickle but with weights_only.
     source = replace(found.config, file=str(file), url=None, hf_hub_id=None, source=None, custom_load=False)
     try:
-        model = _timm().create_model(found.architecture, pretrained=True, pretrained_cfg=source, **sized)
+        with values_at_most(2 * file.stat().st_size):  # anybody may have written the number of classes
+            model = _timm().create_model(found.architecture, pretrained=True, pretrained_cfg=source, **sized)
     except Exception as error:  # the readers raise all kinds of errors on a damaged file
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"cannot read the weights in {file}: {reason}", "remove it to download it again") from None

@@ -1,14 +1,15 @@
 """Pictures that cannot be read: found before training, they end the run or are left out of it."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from accel_train.config.options import TrainConfig
-from accel_train.data.bad_images import BadImage, Pictures, decoding_problems, header_problems
+from accel_train.data.bad_images import BadImage, Checked, Pictures, check_pictures, header_problems, workers_for
 from accel_train.data.contents import Contents, contents_of
 from accel_train.data.sources.base import DataSet, Source, Subset, spread
 from accel_train.data.sources.encoded_images import TableSource
@@ -18,13 +19,13 @@ from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.environment import share_of_cores
 from accel_train.errors import UserError
 from accel_train.history.files import BAD_IMAGES
-from accel_train.loggers.text import quantity, quoted, write_to_stderr
+from accel_train.loggers.text import quantity, quoted, rough_duration, write_to_stderr
 from accel_train.run.same_data import refuse_other_ranks
 from accel_train.system.atomic_files import write_file
 from accel_train.system.regular_files import read_regular
 
-_MANY = 10_000
-"""More pictures take so long to check that the user should know what is going on."""
+_SECONDS_PER_ROUND = 10.0
+"""Far less than the shortest useful --timeout."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,9 @@ def check_images(data: DataSet, asked: TrainConfig, processes: Processes) -> Che
     pictures = Pictures(list(sources.values()))
     own = range(processes.rank, len(pictures), processes.count)
     if skip:
-        if processes.is_main and len(pictures) > _MANY:
-            write_to_stderr(f"checking {quantity(len(pictures), 'picture')} (--on-bad-image skip)\n")
-        found = decoding_problems(pictures, own, asked.max_pixels, share_of_cores())
+        bad = _decode_all(pictures, own, asked.max_pixels, processes)
     else:
-        found = header_problems(pictures, own, asked.max_pixels)
-    bad = _everyones(found, processes)
+        bad, _ = _everyones(header_problems(pictures, own, asked.max_pixels), 0, processes)
     if not bad:
         return CheckedData(data, contents)
     if not skip:
@@ -139,11 +137,41 @@ def _names(split: str, source: FolderSource | TableSource) -> list[str]:
     return [_escaped(f"{split}/{part}") for part in parts]
 
 
-def _everyones(found: Iterable[BadImage], processes: Processes) -> dict[int, str]:
-    """Collective: return the reasons by index, in order."""
+def _decode_all(pictures: Pictures, own: range, most_pixels: int, processes: Processes) -> dict[int, str]:
+    """Collective: decode the pictures, each process its own; return the reasons of bad ones by index, in order.
+
+    Processes meet in rounds: a fast one would else wait for a slow one longer than --timeout allows.
+    """
+    checking = check_pictures(pictures, own, most_pixels, workers_for(len(own), share_of_cores()))
+    bad: dict[int, str] = {}
+    done, began = 0, time.monotonic()
+    while done < len(pictures):
+        parts = list(_of_one_round(checking))
+        found = (image for part in parts for image in part.bad)
+        more, checked = _everyones(found, sum(len(part.sizes) for part in parts), processes)
+        bad, done = bad | more, done + checked
+        if processes.is_main and done < len(pictures):
+            left = rough_duration((time.monotonic() - began) * (len(pictures) - done) / max(1, done))
+            progress = f"{done:,} of {quantity(len(pictures), 'picture')}, {left} left"
+            write_to_stderr(f"checked {progress} (--on-bad-image skip)\n")
+    return dict(sorted(bad.items()))
+
+
+def _of_one_round(checking: Iterator[Checked]) -> Iterator[Checked]:
+    end = time.monotonic() + _SECONDS_PER_ROUND
+    for part in checking:
+        yield part
+        if time.monotonic() > end:
+            return
+
+
+def _everyones(found: Iterable[BadImage], checked: int, processes: Processes) -> tuple[dict[int, str], int]:
+    """Collective: return the reasons by index, in order, and how many pictures all processes have checked."""
     own = [(image.index, image.reason) for image in found]
-    texts = process_group.exchange_texts(processes.group, json.dumps(own))
-    return dict(sorted((index, reason) for text in texts for index, reason in json.loads(text)))
+    texts = process_group.exchange_texts(processes.group, json.dumps((own, checked)))
+    everyones = [json.loads(text) for text in texts]
+    bad = sorted((index, reason) for images, _ in everyones for index, reason in images)
+    return dict(bad), sum(count for _, count in everyones)
 
 
 def _refusal(pictures: Pictures, bad: Mapping[int, str], data: str) -> UserError:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -28,7 +27,7 @@ from accel_train.run.bad_images import check_images
 from accel_train.run.fine_tuning import fine_tuning
 from accel_train.run.identity import identity_of, refuse_other_identities
 from accel_train.run.images import refuse_augmentation
-from accel_train.run.initial_model import find_start, initial_model
+from accel_train.run.initial_model import Start, find_start, initial_model
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import (
     ResumePoint,
@@ -45,6 +44,7 @@ from accel_train.training.profiler import check_length
 from accel_train.training.torch_settings import keep_freed_memory, set_torch_options
 
 FindResumePoint = Callable[[Path | None, str, str, Callable[[ResumePoint], bool]], ResumePoint]
+_RANDOM = Start()
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     processes = _start(asked)
     checked = check_images(data, asked, processes)
     data, contents = checked.data, checked.contents
-    config, origins, point = _resolve(asked, given, data, contents, processes, find, start_from.crop)
+    config, origins, point = _resolve(asked, given, data, contents, processes, find, start_from)
     refuse_augmentation(config, data)
     data, cache = cached(data, asked=asked.cache, workers=asked.workers, device=processes.device, group=processes.group)
     data_notices = processes.on_main(partial(data_notes, config.data))  # may look at every file
@@ -171,7 +171,7 @@ def _resolve(
     contents: Contents,
     processes: Processes,
     find: FindResumePoint = find_resume_point,
-    crop_of_weights: float | None = None,
+    start: Start = _RANDOM,
 ) -> tuple[ResolvedConfig, dict[str, str], ResumePoint]:
     """Collective: fill in all defaults and find the resume point; a resumed run keeps the values it had.
 
@@ -179,28 +179,28 @@ def _resolve(
         UserError: the run to resume was another one, or was trained on other data.
     """
 
-    def resolved(config: TrainConfig) -> tuple[ResolvedConfig, dict[str, str]]:
-        return resolve(config, origins, data.kind, len(data.train), processes.precision, crop_of_weights)
+    def resolved(config: TrainConfig, architecture: str | None) -> tuple[ResolvedConfig, dict[str, str]]:
+        return resolve(config, origins, data.kind, len(data.train), processes.precision, start.crop, architecture)
 
-    def as_stored(stored: dict[str, Any]) -> ResolvedConfig:
+    def as_stored(point: ResumePoint) -> ResolvedConfig:
         """Resolve for the epochs of the stored run: an extended run keeps the defaults that follow from them."""
+        assert point.stored
         kept = ["epochs", *(name for name in ("warmup_epochs", "eval_crop") if getattr(asked, name) is None)]
-        return resolved(asked.model_copy(update={name: stored[name] for name in kept}))[0]
+        return resolved(asked.model_copy(update={name: point.stored[name] for name in kept}), point.model)[0]
 
     def is_this_run(point: ResumePoint) -> bool:
         assert point.stored
         shorter = asked.epochs is not None and asked.epochs < point.stored["epochs"]
         here = is_path(asked.data) and place_of_data(asked.model_dump()) == place_of_data(point.stored)
         compare_data = not here and not has_same_data(point, contents)
-        return not (shorter or differences(as_stored(point.stored), point.stored, compare_data=compare_data))
+        return not (shorter or differences(as_stored(point), point.stored, compare_data=compare_data))
 
-    new, new_origins = resolved(asked)
+    new, new_origins = resolved(asked, start.architecture)
     name = re.sub("[:,/]", "_", f"{Path(asked.data).absolute().name}_{new.model}")
     point = processes.on_main(lambda: find(asked.output, asked.resume, name, is_this_run))
     if point.stored is None or point.source is None:
         return new, new_origins, point
-    stored, source, epochs = point.stored, point.source, asked.epochs
-    compare_data = not ((is_path(asked.data) and is_path(stored["data"])) or has_same_data(point, contents))
-    config = same_run(as_stored(stored), epochs, stored, source, given=origins, compare_data=compare_data)
+    compare = not ((is_path(asked.data) and is_path(point.stored["data"])) or has_same_data(point, contents))
+    config = same_run(as_stored(point), asked.epochs, point.stored, point.source, given=origins, compare_data=compare)
     refuse_changed(point, contents, train=data.train, val=data.val)
     return config, origins, point

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from accel_train.data.duplicates import MOST_DIFFERENT_BITS, Pair, alike, same_bytes
 from accel_train.data.examine import Examined, can_compare_likeness, examine
 from accel_train.data.sources.base import DataSet, Source, Subset
+from accel_train.data.sources.encoded_images import TableSource
 from accel_train.data.sources.labels import labels_of
 from accel_train.data.sources.picture_files import FolderSource
 from accel_train.loggers.data_lines import class_table, size_lines
@@ -94,10 +95,12 @@ def _pair_lines(pairs: Iterable[Pair], name: Mapping[str, Callable[[int], str]],
 
 
 def _namer(source: Source) -> Callable[[int], str]:
-    """Return a function that names an image: by its path, or by its number."""
+    """Return a function that names an image: by its path, its row or its number."""
     if isinstance(source, Subset):
         inner, ids = _namer(source.source), source.ids
         return lambda number: inner(int(ids[number]))
     if isinstance(source, FolderSource):
         return lambda number: source.paths[number]
+    if isinstance(source, TableSource):
+        return lambda number: str(source.rows[number])
     return str

@@ -11,7 +11,7 @@ from accel_train.data.sources.base import DataSet
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
 from accel_train.models.base import Preprocessing, Weights
-from accel_train.models.build import BuiltModel, build_model
+from accel_train.models.build import BuiltModel, architecture_name, build_model
 from accel_train.models.head import head_of
 from accel_train.models.pretrained import load_initial
 from accel_train.models.stochastic_depth import set_stochastic_depth
@@ -32,6 +32,8 @@ class Start:
 
     weights: Weights | None = None
     notes: tuple[str, ...] = ()
+    architecture: str | None = None
+    """The name of the model in its library; None if it is that by which it was asked for."""
     error: UserError | None = None
     """Why the weights cannot be had."""
 
@@ -49,7 +51,8 @@ def find_start(asked: TrainConfig, data: DataSet) -> Start:
     if not asked.starts_from_weights or asked.resume not in UNNAMED:
         return Start()
     try:
-        return Start(*initial_weights(asked.model or DATA_DEFAULTS[data.kind].model, asked.weights))
+        model = asked.model or DATA_DEFAULTS[data.kind].model
+        return Start(*initial_weights(model, asked.weights), architecture_name(model))
     except UserError as error:
         return Start(error=error)
 

@@ -46,6 +46,11 @@ class ResumePoint:
         """What the data of `source` contained."""
         return self.description.contents if self.description else None
 
+    @property
+    def model(self) -> str | None:
+        """The model of `source`."""
+        return self.description.model if self.description else None
+
 
 def fill_from_run(asked: TrainConfig, origins: dict[str, str]) -> tuple[TrainConfig, dict[str, str]]:
     """Return the config with the values of the run that --resume names, where none are given, and their origins.

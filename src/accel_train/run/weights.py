@@ -63,7 +63,9 @@ def initial_weights(model: str, asked: str) -> tuple[Weights, tuple[str, ...]]:
     if description := _description_beside(file):
         of_run = file.name in WEIGHTS.values()
         preprocessing = replace(description.preprocessing, crop=_crop_of(file.parent))
-        return weights_in(file, preprocessing, description.classes, needs_checksum=of_run), notes
+        found = weights_in(file, preprocessing, description.classes, needs_checksum=of_run)
+        options = f"--model {quoted(description.model)}, --image-size {preprocessing.image_size}"
+        return replace(found, options=options), notes
     return weights_in(file), notes
 
 

@@ -82,10 +82,16 @@ def _set_trainable(model: nn.Module, names: Collection[str], *, trainable: bool)
 
 
 def _modules_of(model: nn.Module, names: Collection[str]) -> list[nn.Module]:
-    """Return the modules whose parameters and buffers all have one of these names; each has one at least."""
-    inside = []
-    for path, module in model.named_modules():
+    """Return the modules whose parameters and buffers all have one of these names, and have some.
+
+    A module that has none, such as dropout, goes with the next one that has.
+    """
+    inside, next_is_inside = [], False
+    for path, module in reversed([*model.named_modules()]):
         own = [name for name, _ in chain(module.named_parameters(path), module.named_buffers(path))]
-        if own and all(name in names for name in own):
+        is_inside = all(name in names for name in own) if own else next_is_inside
+        if is_inside:
             inside.append(module)
+        if own and next(module.children(), None) is None:
+            next_is_inside = is_inside
     return inside

@@ -11,10 +11,12 @@ from accel_train.config.load import make_config, read_yaml
 from accel_train.config.options import (
     EVERYDAY,
     FREE_ON_RESUME,
+    FROM_RUN,
     PLACEMENT,
     EvaluateConfig,
     ResolvedConfig,
     TrainConfig,
+    changed_fields,
 )
 from accel_train.errors import UserError
 
@@ -96,6 +98,14 @@ def test_resolved_config_has_the_fields_of_a_train_config_and_requires_those_wit
     for name in required:
         with pytest.raises(ValidationError, match=name):
             ResolvedConfig(**{key: value for key, value in required.items() if key != name})
+
+
+def test_defaults_of_pictures_that_a_run_has_stored_are_not_shown_as_changed() -> None:
+    stored = dict.fromkeys(("data", "fit", "eval_crop"), FROM_RUN)
+    assert changed_fields(TrainConfig(data="pics", fit="crop", eval_crop=0.875), stored) == ("data",)
+    assert changed_fields(TrainConfig(data="pics", eval_crop=0.95), stored) == ("data", "eval_crop")
+    typed = {"fit": "flag", "eval_crop": "flag"}
+    assert changed_fields(TrainConfig(fit="crop", eval_crop=0.875), typed) == ("fit", "eval_crop")
 
 
 def test_evaluation_uses_the_data_of_the_run_by_default() -> None:

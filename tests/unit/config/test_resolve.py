@@ -168,7 +168,10 @@ def test_given_weights_are_trained_for_enough_updates_in_fewer_epochs(
 
 @pytest.mark.parametrize(
     ("model", "optimizer"),
-    [("resnet18", "sgd"), ("timm:resnet18", "sgd"), ("vit_b_16", "adamw"), ("timm:deit_tiny_patch16_224", "adamw")],
+    [
+        *(("resnet18", "sgd"), ("timm:resnet18", "sgd"), ("timm:efficientnet_b0", "sgd")),
+        *(("vit_b_16", "adamw"), ("timm:deit_tiny_patch16_224", "adamw"), ("timm:naflexvit_base_patch16_gap", "adamw")),
+    ],
 )
 def test_given_weights_get_an_optimizer_and_rate_of_their_own(model: str, optimizer: str) -> None:
     config, origins = resolve(TrainConfig(weights="DEFAULT", model=model), {}, "folder", 3000, "fp32")
@@ -181,6 +184,23 @@ def test_given_weights_get_an_optimizer_and_rate_of_their_own(model: str, optimi
         "sgd",
         "default",
     )
+
+
+@pytest.mark.parametrize("name", ["timm:hf-hub:timm/vit_base_patch16_224.augreg_in21k", "timm:hf-hub:me/birds@v2"])
+def test_transformer_of_the_hub_gets_the_optimizer_of_transformers(name: str) -> None:
+    architecture = None if "vit" in name else "timm:vit_base_patch16_224"
+    given: Any = {"weights": "DEFAULT", "model": name}
+    config, _ = resolve(TrainConfig(**given), {}, "folder", 3000, "fp32", architecture=architecture)
+    assert (config.optimizer, config.lr, config.max_lr) == ("adamw", 2e-4, 4e-4)
+
+
+def test_given_weights_are_trained_on_larger_crops() -> None:
+    config, origins = resolve(TrainConfig(weights="DEFAULT"), {}, "folder", 3000, "fp32")
+    assert (config.crop_scale, origins["crop_scale"]) == ((0.35, 1.0), "default with --weights")
+    assert resolved("folder").crop_scale == (0.08, 1.0)
+    assert resolved("folder", weights="DEFAULT", crop_scale="0.2,1").crop_scale == (0.2, 1.0)
+    for given in ({"augment": "light"}, {"fit": "pad"}, {"random_crop": False}):
+        assert resolved("folder", weights="DEFAULT", **given).crop_scale is None
 
 
 def test_frozen_layers_are_the_backbone_if_only_the_epoch_is_given() -> None:

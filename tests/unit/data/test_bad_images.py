@@ -12,7 +12,7 @@ from PIL import Image
 
 from accel_train.config.defaults import MOST_PIXELS
 from accel_train.data import bad_images
-from accel_train.data.bad_images import Pictures, check_pictures, decoding_problems, header_problems
+from accel_train.data.bad_images import Pictures, check_pictures, header_problems
 from accel_train.data.sources.picture_files import FolderSource
 
 
@@ -79,7 +79,7 @@ def test_check_finds_what_strict_decoding_of_the_whole_file_finds(tmp_path: Path
     assert sorted(image.index for part in checked for image in part.bad) == expected
     sizes = {size for part in checked for size in part.sizes}
     assert {(40 + number, 64) for number in range(108, 144)} <= sizes
-    odd = decoding_problems(found, range(1, 144, 2), MOST_PIXELS, cores=1)
+    odd = [image for part in check_pictures(found, range(1, 144, 2), MOST_PIXELS, 0) for image in part.bad]
     assert [image.index for image in odd] == [number for number in expected if number % 2]
 
 
@@ -107,7 +107,7 @@ def test_header_problems_need_no_decoding(tmp_path: Path, monkeypatch: pytest.Mo
 def test_limit_of_pixels_holds(tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(encoded(1))
     listed = pictures(tmp_path, ("1",))
-    (found,) = decoding_problems(listed, [0], 41 * 64 - 1, cores=1)
-    assert found.reason == "64 × 41 pixels, more than the 2,623 of --max-pixels"
-    assert not list(decoding_problems(listed, [0], 41 * 64, cores=1))
+    ((found,),) = (part.bad for part in check_pictures(listed, [0], 41 * 64 - 1, 0))
+    assert found.reason == "64 × 41 pixels, more than the 2,623 of --max-pixels, which may be raised"
+    assert [part.bad for part in check_pictures(listed, [0], 41 * 64, 0)] == [()]
     assert listed.name(0) == str(tmp_path / "1")

@@ -24,7 +24,6 @@ NAME = f"net-{hashlib.sha256(CONTENT).hexdigest()[:8]}.pth"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS", 0.5)
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
 
 
@@ -65,8 +64,9 @@ def test_slow_server_is_waited_for(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "_CHUNK", 100_000)
-    monkeypatch.setattr(module, "_REPORT_SECONDS", 0.15)
-    served.pause_seconds = 0.1  # longer than STALL_SECONDS in all
+    monkeypatch.setattr(module, "_REPORT_SECONDS", 0.3)
+    monkeypatch.setattr(module, "STALL_SECONDS", 1.5)
+    served.pause_seconds = 0.2  # longer in all
     fetch(served, tmp_path)
     assert served.downloads == [None]
     assert re.search(r"\n[01] MB of 1\n", capsys.readouterr().err)
@@ -152,13 +152,12 @@ def test_server_that_is_down_is_one_error_that_names_the_file(tmp_path: Path) ->
     assert caught.value.hint == f"put the file of {url} there: {tmp_path / NAME}"
 
 
-def test_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+def test_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STALL_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{NAME}"
-        began = time.monotonic()
         with pytest.raises(UserError, match="timed out"):
             download(url, tmp_path)
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "No quota")])
@@ -192,7 +191,7 @@ def test_processes_at_the_same_time_download_once(served: Served, tmp_path: Path
 
 
 def test_those_that_wait_for_a_download_that_fails_fail_alike(served: Served, tmp_path: Path) -> None:
-    served.pause_seconds, served.files[f"/{NAME}"] = 0.02, b"something else"
+    served.pause_seconds, served.files[f"/{NAME}"] = 0.1, b"something else"  # all begin before it has come
     with ThreadPoolExecutor(3) as pool:
         errors = list(pool.map(lambda _: refusal(served, tmp_path), range(3)))
     assert len({error.message for error in errors}) == 1

@@ -68,7 +68,31 @@ def test_head_for_other_classes_is_kept_and_the_rest_loaded(name: str, tmp_path:
         *(f"head {layer} replaced: 7 → 5 classes" for layer in HEADS[name]),
     )
     for tensor_name, tensor in module.state_dict().items():
-        assert torch.equal(tensor, (fresh if tensor_name in heads else stored)[tensor_name]), tensor_name
+        if tensor_name in heads:
+            assert_made_small(fresh[tensor_name], tensor)
+        else:
+            assert torch.equal(tensor, stored[tensor_name]), tensor_name
+
+
+def assert_made_small(fresh: Tensor, tensor: Tensor) -> None:
+    """Assert that weights are the new ones, scaled down to the range of torch's linear layers if theirs is larger."""
+    limit, largest = fresh[0].numel() ** -0.5, fresh.abs().max().item()
+    if fresh.ndim < 2 or largest <= limit:
+        assert torch.equal(tensor, fresh)
+    else:
+        torch.testing.assert_close(tensor, fresh * (limit / largest))
+
+
+def test_new_head_is_no_larger_than_linear_layers_of_torch() -> None:
+    """timm initializes the heads of EfficientNets by the number of classes, whatever that of the inputs."""
+    given, module = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 7)), nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    with torch.no_grad():
+        module[1].weight.copy_(torch.tensor([[3.0, -6, 0], [1.5, 0, 4]]))
+    tensors = {name: tensor.clone() for name, tensor in given.state_dict().items()}
+    load_initial(module, Weights("those of somebody", lambda image_size: tensors), 32)
+    expected = torch.tensor([[3.0, -6, 0], [1.5, 0, 4]]) / 6 / 3**0.5
+    torch.testing.assert_close(module[1].weight, expected)
+    assert torch.equal(module[0].weight, tensors["0.weight"])
 
 
 def test_head_that_the_weights_lack_is_new(tmp_path: Path) -> None:

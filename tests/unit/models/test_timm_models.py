@@ -13,7 +13,7 @@ import torch
 from accel_train.errors import UserError
 from accel_train.models import timm_models
 from accel_train.models.base import Preprocessing, Weights
-from accel_train.models.build import BuiltModel, build_model, published_weights
+from accel_train.models.build import BuiltModel, architecture_name, build_model, published_weights
 from accel_train.models.hub import MissingFileError
 from accel_train.models.pretrained import load_initial
 
@@ -165,6 +165,14 @@ def test_repository_without_config_or_weights_is_refused(hub: Path) -> None:
         build("timm:hf-hub:me/mine")
     with pytest.raises(UserError, match=r"has no model\.safetensors and no pytorch_model\.bin$"):
         published_weights(RESNET)["DEFAULT"]()
+
+
+def test_repository_with_more_classes_than_its_weights_can_have_is_refused(hub: Path) -> None:
+    store(hub, "me/birds", "test_resnet", num_classes=10**7)
+    with pytest.raises(UserError, match=r"^cannot read the weights in .*: the model is far larger"):
+        loaded(build("timm:hf-hub:me/birds"), published_weights("timm:hf-hub:me/birds")["DEFAULT"]())
+    assert architecture_name("timm:hf-hub:me/birds") == RESNET
+    assert architecture_name(RESNET) is None
 
 
 def test_damaged_weights_are_refused(hub: Path) -> None:

@@ -1,19 +1,23 @@
 """The pictures that a run leaves out are listed by name, and left out of both splits."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from accel_train.checkpoints.run_folder import BAD_IMAGES
+from accel_train.config.defaults import MOST_PIXELS
 from accel_train.data.bad_images import Pictures
 from accel_train.data.sources.base import DataSet, Subset
 from accel_train.data.sources.encoded_images import TableSource
 from accel_train.data.sources.memory import MemorySource
 from accel_train.data.sources.picture_files import FolderSource
 from accel_train.errors import UserError
-from accel_train.run.bad_images import read_bad_images, without, write_bad_images
+from accel_train.run import bad_images
+from accel_train.run.bad_images import _decode_all, read_bad_images, without, write_bad_images
 
 
 def source(*paths: str) -> FolderSource:
@@ -51,6 +55,20 @@ def test_pictures_are_left_out_of_their_split_alone() -> None:
     assert isinstance(left.val, FolderSource)
     assert (left.train.paths, left.val.paths) == (("a/2", "b/1", "b/2"), ("a/1",))
     assert without(WHOLE, (), None) is WHOLE
+
+
+def test_processes_meet_in_rounds_and_the_first_tells_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bad_images, "_SECONDS_PER_ROUND", -1.0)
+    alone: Any = SimpleNamespace(group=None, is_main=True)
+    missing = source(*(f"a/{number}" for number in range(40)))
+    found = _decode_all(Pictures([missing]), range(40), MOST_PIXELS, alone)
+    assert list(found) == list(range(40))
+    assert found[39] == "[Errno 2] No such file or directory: 'pics/a/39'"
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["checked 16 of 40 pictures", "checked 32 of 40 pictures"]
+    assert lines[0].endswith(" left (--on-bad-image skip)")
 
 
 def test_limit_counts_the_pictures_that_are_left() -> None:

@@ -14,6 +14,7 @@ from accel_train.distributed.strategies.fsdp2 import FSDP2
 from accel_train.errors import UserError
 from accel_train.run import build, training_data
 from accel_train.run.build import _refuse_unsupported, _resolve
+from accel_train.run.initial_model import Start
 from accel_train.run.resume_point import ResumePoint
 
 
@@ -36,11 +37,11 @@ DATA: Any = SimpleNamespace(kind="digits", train=range(6), val=range(2))
 RANK_0: Any = SimpleNamespace(precision="bf16", on_main=lambda function: function())
 
 
-def store(config: ResolvedConfig, folder: Path) -> None:
+def store(config: ResolvedConfig, folder: Path, **described: Any) -> None:
     """Make the folder of a run with this config and a checkpoint."""
     (folder / "checkpoints" / "update_000001").mkdir(parents=True)
     found = {"global_batch_size": 32, "image_size": 8}
-    write(folder, config_text(config.model_dump() | found, {}, PLACEMENT), description(), None)
+    write(folder, config_text(config.model_dump() | found, {}, PLACEMENT), description(**described), None)
 
 
 def test_new_run_gets_defaults_and_their_origins(tmp_path: Path) -> None:
@@ -64,6 +65,16 @@ def test_extended_run_keeps_defaults_that_follow_from_its_epochs(tmp_path: Path)
     assert origins == {"epochs": "given"}
     with pytest.raises(UserError, match=r"--warmup-epochs 1 instead of 0\.6"):
         _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {"warmup_epochs": "flag"}, DATA, CONTENTS, RANK_0)
+
+
+def test_model_of_the_hub_has_the_defaults_of_its_architecture_when_it_is_resumed_too(tmp_path: Path) -> None:
+    asked = TrainConfig(model="timm:hf-hub:me/birds", weights="DEFAULT", output=tmp_path / "run")
+    vit = "timm:vit_tiny_patch16_224"
+    first, _, _ = _resolve(asked, {}, DATA, CONTENTS, RANK_0, start=Start(architecture=vit))
+    assert (first.optimizer, first.max_lr) == ("adamw", 4e-4)
+    store(first, tmp_path / "run", model=vit)
+    gone = Start(error=UserError("the weights are gone", ""))
+    assert _resolve(asked, {}, DATA, CONTENTS, RANK_0, start=gone)[0].optimizer == "adamw"
 
 
 def test_precision_of_another_launcher_makes_another_run(tmp_path: Path) -> None:

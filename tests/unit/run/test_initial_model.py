@@ -133,7 +133,12 @@ def test_resumed_run_is_of_the_model_that_it_has_stored() -> None:
 def test_crop_of_the_weights_is_known_before_the_config_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     found = weights(2, None)
     monkeypatch.setattr(module, "initial_weights", lambda model, asked: (found, ()))
-    assert find_start(TrainConfig(weights="DEFAULT"), data()).crop == 0.95
+    start = find_start(TrainConfig(weights="DEFAULT"), data())
+    assert (start.crop, start.architecture) == (0.95, None)
+    monkeypatch.setattr(module, "architecture_name", lambda model: f"that of {model}")
+    assert find_start(TrainConfig(model="timm:hf-hub:a/b", weights="runs/a"), data()).architecture == (
+        "that of timm:hf-hub:a/b"
+    )
 
 
 def test_random_weights_of_a_model_that_is_named_by_its_weights_are_told() -> None:

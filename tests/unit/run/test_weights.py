@@ -104,6 +104,7 @@ def test_preprocessing_and_classes_of_a_run_belong_to_its_weights(folder: Path) 
     weights, _ = initial_weights("mlp", "my run/model.safetensors")
     assert weights.preprocessing == Preprocessing(32, (0.1 + 0.2,), (1 / 3,), "bicubic", crop=0.9, adapted_to=28)
     assert weights.classes == ("a", "b")
+    assert weights.options == "--model mlp, --image-size 32"
     (folder / "config.json").write_text("{}")
     with pytest.raises(UserError, match="has no format"):
         initial_weights("mlp", "my run")

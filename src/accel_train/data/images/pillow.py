@@ -32,7 +32,8 @@ def check_size(height: int, width: int, most_pixels: int) -> None:
         ValueError: it has too many pixels.
     """
     if height * width > most_pixels:
-        raise ValueError(f"{width:,} × {height:,} pixels, more than the {most_pixels:,} of --max-pixels")
+        size = f"{width:,} × {height:,} pixels"
+        raise ValueError(f"{size}, more than the {most_pixels:,} of --max-pixels, which may be raised")
 
 
 def decode_with_pillow(file: bytes, most_pixels: int = MOST_PIXELS) -> tuple[NDArray[np.uint8], int]:

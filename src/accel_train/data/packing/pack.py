@@ -188,7 +188,7 @@ def _unreadable(found: Sequence[UnreadablePicture], pictures: int) -> UserError:
         return UserError(found[0].message, "repair it or remove it")
     return UserError(
         f"{len(found):,} of {quantity(pictures, 'picture')} cannot be read",
-        "repair or remove them, and run the same command again",
+        "repair or remove them and run the same command again, or leave them out with --on-bad-image skip",
     )
 
 

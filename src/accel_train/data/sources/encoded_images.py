@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -95,9 +96,9 @@ class TableSource:
         """
         return _bytes(self._files([image_id])[0])
 
-    def _files(self, ids: Ids) -> Sequence[Mapping[str, Any]]:
+    def _files(self, ids: Ids) -> Sequence[Mapping[str, Any] | None]:
         (column,) = self.images.column_names
-        files: Sequence[Mapping[str, Any]] = self.images[self.rows[np.asarray(ids)].tolist()][column]
+        files: Sequence[Mapping[str, Any] | None] = self.images[self.rows[np.asarray(ids)].tolist()][column]
         return files
 
     def _shorter_side(self, image_id: int) -> int:
@@ -110,8 +111,15 @@ class TableSource:
         return f"cannot read the image in {self.place(image_id)}: {error}", "repair it or remove it"
 
 
-def _bytes(file: Mapping[str, Any]) -> bytes:
-    """Return the bytes of an image in the table, or in a file that it names."""
+def _bytes(file: Mapping[str, Any] | None) -> bytes:
+    """Return the bytes of an image in the table, or in a file that it names.
+
+    Raises:
+        ValueError: there is no image.
+        OSError: its file cannot be read.
+    """
+    if file is None or (file["bytes"] is None and file["path"] is None):
+        raise ValueError("the row has no image")
     if file["bytes"] is not None:
         stored: bytes = file["bytes"]
         return stored
@@ -119,7 +127,7 @@ def _bytes(file: Mapping[str, Any]) -> bytes:
 
 
 def sizes_of(images: Any) -> NDArray[np.int64]:
-    """Return the bytes of each encoded image of a column, without reading them."""
+    """Return the bytes of each encoded image of a column, without reading them; 0 of one that is missing."""
     from pyarrow import compute
 
     (column,) = images.column_names
@@ -130,5 +138,7 @@ def sizes_of(images: Any) -> NDArray[np.int64]:
     if (sizes < 0).any():
         paths = compute.struct_field(table, "path").to_pylist()
         for row in np.flatnonzero(sizes < 0).tolist():
-            sizes[row] = os.path.getsize(paths[row])  # noqa: PTH202 - of each picture
+            sizes[row] = 0
+            with suppress(OSError, TypeError):
+                sizes[row] = os.path.getsize(paths[row])  # noqa: PTH202 - of each picture
     return sizes

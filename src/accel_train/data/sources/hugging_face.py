@@ -14,7 +14,7 @@ from accel_train.data.sources.encoded_images import TableSource, sizes_of
 from accel_train.data.sources.folder import picture_data
 from accel_train.data.sources.label_file import ONE_LABEL
 from accel_train.data.sources.listing import some
-from accel_train.data.sources.names import HUB, is_hub_name, labels_of, split_name
+from accel_train.data.sources.names import HUB, is_hub_name, is_saved, labels_of, split_name
 from accel_train.data.sources.split import refuse_val_fraction, split_ids
 from accel_train.errors import UserError, shown
 
@@ -171,12 +171,17 @@ def _load(name: str) -> Any:
             f"--data {name} needs the library datasets, version {_LEAST_VERSION} or newer",
             "run: pip install 'accel_train[datasets]'",
         )
+    import huggingface_hub
+
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
+    if is_hub_name(name) and is_saved(Path(path := name.removeprefix(HUB))):
+        raise UserError(f"--data {name}: {path} is a folder of save_to_disk", f"give it as --data {path}")
     try:
         if not is_hub_name(name):
             return datasets.load_from_disk(name)
         path, _, configuration = name.removeprefix(HUB).partition(":")
+        huggingface_hub.logging.set_verbosity_error()  # it reports each of its tries
         return datasets.load_dataset(path, configuration or None)
     except Exception as error:  # of the network, the cache, the library or its parsers
         raise UserError(

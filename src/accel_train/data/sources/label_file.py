@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 from accel_train.data.sources.names import normalized, split_name
 from accel_train.errors import UserError, shown
-from accel_train.loggers.text import quoted
-from accel_train.system.regular_files import read_regular
+from accel_train.loggers.text import quantity, quoted
+from accel_train.system.regular_files import open_regular, read_regular
 
 _COLUMNS = {
     "file": ("file", "filename", "file_name", "filepath", "file_path", "path", "image", "image_path"),
@@ -47,7 +48,7 @@ class Labels:
     splits: Sequence[str] | None
     """train, val or test; None if the file has no such column."""
     unused: tuple[str, ...]
-    """Names of the other columns."""
+    """The other columns, to print."""
     numbers: Sequence[int]
     unit: str
 
@@ -80,7 +81,7 @@ def read_labels(path: Path, label_column: str | None) -> Labels:
         column("file", _file),
         column("label", _label),
         column("split", _split) if "split" in chosen else None,
-        tuple(name for name in table.columns if name not in chosen.values()),
+        tuple(name or "one without a name" for name in table.columns if name not in chosen.values()),
         table.numbers,
         table.unit,
     )
@@ -125,11 +126,14 @@ def _read_csv(path: Path) -> Table:
                 numbers.append(reader.line_num)
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}", "write it as CSV: file,label") from None
-    header = [name.strip() for name in rows[0]] if rows else []
+    if not rows:
+        raise UserError(f"{path} is empty", "begin it with the line file,label or file,label,split")
+    header = [name.strip() for name in rows[0]]
+    _refuse_repeated(path, header)
     for row, number in zip(rows, numbers, strict=True):
         if len(row) != len(header):
             raise UserError(
-                f"{path}, line {number} has {len(row)} values, the first line {len(header)}",
+                f"{path}, line {number} has {quantity(len(row), 'value')}, the first line {len(header)}",
                 "put values that hold a comma into double quotes",
             )
     columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ([] for _ in header)
@@ -137,20 +141,31 @@ def _read_csv(path: Path) -> Table:
 
 
 def _read_parquet(path: Path) -> Table:
-    with path.open("rb"):  # an error about the file is not pyarrow's
-        pass
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise UserError(
             f"--labels {quoted(path)}: Parquet needs pyarrow", "run: pip install 'accel_train[parquet]'"
         ) from None
-    try:
-        table = parquet.ParquetFile(path).read()
-    except (ArrowException, OSError, ValueError) as error:
-        raise UserError(f"{path} is not Parquet: {' '.join(str(error).split())}", "write the file again") from None
+    with open_regular(path) as file:  # an error about the file is not pyarrow's
+        try:
+            table = parquet.ParquetFile(file).read()
+        except (ArrowException, OSError, ValueError) as error:
+            raise UserError(f"{path} is not Parquet: {' '.join(str(error).split())}", "write the file again") from None
+    _refuse_repeated(path, table.column_names)
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
     return Table(columns, range(1, table.num_rows + 1), "row")
+
+
+def _refuse_repeated(path: Path, names: Sequence[str]) -> None:
+    """Refuse two columns of one name: one of them would be used in silence.
+
+    Raises:
+        UserError: there are such columns.
+    """
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            raise UserError(f"{path} has {count} columns {shown(name)}", "give each column a name of its own")
 
 
 def _choose_columns(path: Path, table: Table, label_column: str | None) -> dict[str, str]:

@@ -64,14 +64,16 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bomb_is_refused_from_its_header(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"^30,000 × 30,000 pixels, more than the 134,217,728 of --max-pixels$"):
+    with pytest.raises(
+        ValueError, match=r"^30,000 × 30,000 pixels, more than the 134,217,728 of --max-pixels, which may be raised$"
+    ):
         decoded(BOMBS[kind]())
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "png", "webp"])
 def test_limit_of_pixels_can_be_changed(kind: str) -> None:
     assert decoded(saved(kind), 64 * 48).shape == (48, 64, 3)
-    with pytest.raises(ValueError, match=r"^64 × 48 pixels, more than the 3,071 of --max-pixels$"):
+    with pytest.raises(ValueError, match=r"^64 × 48 pixels, more than the 3,071 of --max-pixels, which may be raised$"):
         decoded(saved(kind), 64 * 48 - 1)
     assert 12_000 * 9_000 < MOST_PIXELS < 13_000**2
 

@@ -206,6 +206,27 @@ def test_damaged_image_is_named(tmp_path: Path) -> None:
         source.read([0, 1], None, View(8, random_crop=False))
 
 
+def test_row_without_an_image_is_named(tmp_path: Path) -> None:
+    found = Dataset.from_dict({"image": [image(0), None], "label": [0, 1]}, features=table([0]).features)
+    source = opened(saved(tmp_path, train=found, test=table([0, 1]))).train
+    assert isinstance(source, TableSource)
+    assert source.sizes_of_rows[1] == 0
+    with pytest.raises(LocalError, match=r"cannot read the image in row 1 of .*\(train\): the row has no image"):
+        source.read([1], None, View(8, random_crop=False))
+
+
+def test_image_whose_file_is_missing_has_no_bytes(tmp_path: Path) -> None:
+    undecoded = Features({"image": datasets.Image(decode=False)})
+    found = Dataset.from_dict({"image": [{"path": str(tmp_path / "gone.png"), "bytes": None}]}, features=undecoded)
+    assert sizes_of(found).tolist() == [0]
+
+
+def test_saved_folder_that_is_given_as_a_name_is_an_error(tmp_path: Path) -> None:
+    name = saved(tmp_path, train=table([0, 1]))
+    message, hint = refusal(f"hf:{name}")
+    assert (message, hint) == (f"--data DATA: {name} is a folder of save_to_disk", f"give it as --data {name}")
+
+
 def test_name_of_the_hub_is_opened_by_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

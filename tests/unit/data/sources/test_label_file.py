@@ -1,5 +1,6 @@
 """Files of labels: what is read, and the message about what cannot be."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def test_columns_are_found_by_name_and_the_others_are_named(tmp_path: Path) -> N
     )
     assert read(path) == (["a.jpg", "b.jpg", "c.jpg"], ["cat", "dog", "cat"], ["train", "val", "test"])
     assert read_labels(path, None).unused == ("age", "breed")
+    nameless = read_labels(csv(tmp_path, ",file,label\n0,a.jpg,cat\n", "pandas.csv"), None)
+    assert nameless.unused == ("one without a name",)
     assert read(path, "breed")[1] == ["x", "y", "x"]
     assert read_labels(path, "breed").unused == ("age", "label")
     assert read_labels(path, None).place(2) == f"{path}, line 4"
@@ -81,7 +84,7 @@ def test_parquet_reads_as_csv_does(tmp_path: Path) -> None:
     [
         (
             "",
-            "labels.csv has no column file: it has the columns ",
+            "labels.csv is empty",
             "begin it with the line file,label or file,label,split",
         ),
         (
@@ -98,6 +101,11 @@ def test_parquet_reads_as_csv_does(tmp_path: Path) -> None:
             "file,cat,dog\na.jpg,1,0\n",
             "labels.csv has a column for each class: the columns 'file', 'cat', 'dog'",
             ONE_LABEL,
+        ),
+        (
+            "file,label,label\na.jpg,cat,dog\n",
+            "labels.csv has 2 columns 'label'",
+            "give each column a name of its own",
         ),
         ("file,label\n", "labels.csv lists no pictures", "write a line for each: its file and its label"),
         (
@@ -142,6 +150,12 @@ def test_parquet_values_that_cannot_be_used_are_an_error(
     assert refusal(table(tmp_path, **{"file": ["a.jpg"], **columns}))[0] == message
 
 
+def test_two_columns_of_one_name_in_parquet_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "labels.parquet"
+    parquet.write_table(pyarrow.table([["a.jpg"], ["cat"], ["dog"]], names=["file", "label", "label"]), path)
+    assert refusal(path)[0] == "labels.parquet has 2 columns 'label'"
+
+
 def test_label_with_a_separator_is_one_label_if_its_parts_are_none(tmp_path: Path) -> None:
     path = csv(tmp_path, 'file,label\na.jpg,"Salt, pepper"\nb.jpg,n/a|x\n')
     assert read(path)[1] == ["Salt, pepper", "n/a|x"]
@@ -154,6 +168,8 @@ def test_file_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytes
         hint,
     )
     assert refusal(tmp_path / "none.parquet")[1] == hint
+    os.mkfifo(tmp_path / "fifo.parquet")
+    assert refusal(tmp_path / "fifo.parquet")[0] == "--labels fifo.parquet: it is a FIFO"
     broken = csv(tmp_path, "file,label\na.jpg,cat\n", "broken.parquet")
     message, _ = refusal(broken)
     assert message.startswith("broken.parquet is not Parquet: Parquet magic bytes not found")
