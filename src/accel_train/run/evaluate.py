@@ -38,11 +38,11 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
     run = open_run(folder, config.model)
     found = open_evaluation_data(config, run.config, run.description, run.folder)
     contents = Contents(run.description.classes, {config.split: split_contents(found.source)})
-    model = run.load(config.weights)
     data = config.data or run.config.data
     try:
         processes = start_inference(config, config.precision or run.config.precision)
         refuse_other_ranks(processes, contents, **{config.split: found.source})
+        model = run.load(config.weights)
         result, predictions = _result(model, found.source, config, processes)
         processes.on_main(lambda: _write(predictions, config.predictions))
         notes = processes.on_main(lambda: data_notes(data))
