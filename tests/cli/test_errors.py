@@ -400,8 +400,9 @@ def test_folder_that_is_no_data_set_is_rejected(
     [
         (["trian"], ("there is no command trian", "did you mean train?")),
         (["eval"], ("there is no command eval", "did you mean evaluate?")),
-        (["predict"], ("there is no command predict", "did you mean evaluate?")),
-        (["infer"], ("there is no command infer", "did you mean evaluate?")),
+        (["predcit"], ("there is no command predcit", "did you mean predict?")),
+        (["infer"], ("there is no command infer", "did you mean predict?")),
+        (["classify"], ("there is no command classify", "did you mean predict?")),
         (["val"], ("there is no command val", "did you mean evaluate?")),
         (["--epochs", "3"], ("there is no option --epochs", "did you mean accel_train train --epochs?")),
         (["--versoin"], ("--versoin", "did you mean --version?")),

@@ -162,7 +162,7 @@ def train(output, **more):
     config = accel_train.TrainConfig(
         data="digits", model="mlp", epochs=1, limit=64, batch_size=8, device="cpu", output=output, report=False, **more
     )
-    return [*accel_train.train(config)][-1].val_accuracy
+    return [event.val_accuracy for event in accel_train.train(config) if event.kind == "end"]
 torch.set_num_threads(3)
 before = dict(os.environ)
 first = train('out', threads=2, exact=True)

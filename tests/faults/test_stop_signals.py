@@ -263,9 +263,11 @@ def test_other_signals_are_no_reason(start: StartScript) -> None:
 
 def test_release_leaves_signals_and_launcher_to_the_caller(start: StartScript) -> None:
     process = start(
-        "signals = listen(launcher=1); "
-        "signal.signal(signal.SIGTERM, lambda *_: say('taken over')); release(); time.sleep(0.2);"
-        "say(threading.active_count()); time.sleep(1); say('here')"
+        "signals = listen(launcher=1); taken = [];"
+        "signal.signal(signal.SIGTERM, lambda *_: taken.append(say('taken over'))); release(); time.sleep(0.2);"
+        "say(threading.active_count())\n"
+        "while not taken: time.sleep(0.01)\n"
+        "time.sleep(1); say('here')"
     )
     process.prints("1")
     process.send_signal(SIGTERM)
