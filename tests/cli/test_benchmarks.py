@@ -45,6 +45,7 @@ def test_accuracy_is_compared_with_equal_settings(run: Runner) -> None:
     assert abs(accuracies[0] - accuracies[1]) < 8
 
 
+@pytest.mark.chaos
 def test_idle_share_of_a_pipeline_is_about_that_of_the_formula(run: Runner) -> None:
     ended = bench(
         run, "pipeline", "--model", "pauses", "--micro-batches", "1", "4", "--batch-size", "2", "--svg", "a.svg"

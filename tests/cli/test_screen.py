@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from helpers.marks import slow
+from helpers.marks import chaos, slow
 from helpers.runner import clean_environment
 from helpers.screen import Screen
 
@@ -87,7 +87,7 @@ def assert_intact(lines: list[str], columns: int, processes: int, rows: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("columns", "processes"), [(80, 2), slow(60, 1), slow(60, 2), slow(120, 4), slow(200, 2), slow(200, 1)]
+    ("columns", "processes"), [(80, 2), slow(60, 1), chaos(60, 2), slow(120, 4), chaos(200, 2), chaos(200, 1)]
 )
 def test_interrupted_and_resumed_run_leaves_an_intact_screen(tmp_path: Path, columns: int, processes: int) -> None:
     several = ["--processes", str(processes)] * (processes > 1)

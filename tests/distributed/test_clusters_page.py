@@ -79,7 +79,7 @@ def world_sizes(out: str) -> list[int]:
     return [int(number) for number in re.findall(r"^devices +(\d+)", out, re.MULTILINE)]
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_run_shrinks_and_grows_with_its_hosts(run: Runner) -> None:
     (run.folder / "slowed.py").write_text(SLOWED, encoding="utf-8")
     assert run("train", *SLOWED_RUN, "--output", "undisturbed").code == 0

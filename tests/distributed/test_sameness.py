@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 from helpers.comparing import flags, greatest_difference, ids, losses, mean_losses, relative
-from helpers.marks import slow
+from helpers.marks import chaos
 from helpers.runner import Runner, read_metrics
 
 from accel_train.config.load import make_config
@@ -19,7 +19,7 @@ SIX_MICRO_BATCHES = {"data": "networks:fashion", "global_batch_size": 96, "batch
 RUN = {"epochs": 1, "lr": 0.05, "warmup_epochs": 0.1, "log_every": 1, "precision": "fp64"}
 
 
-@pytest.mark.parametrize("model", [slow("cnn"), "networks:normalised"])
+@pytest.mark.parametrize("model", [chaos("cnn"), "networks:normalised"])
 def test_hundred_updates_in_fp64_are_the_same_on_any_number_of_processes(run: Runner, model: str) -> None:
     """Four processes cannot share six micro-batches equally."""
     folders = {processes: run.folder / str(processes) for processes in (1, 2, 3, 4)}
