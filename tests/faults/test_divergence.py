@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 from helpers.faults import ON_CPU, TINY, Program, assert_same_run, finished, started
+from helpers.fragile import FRAGILE
 from helpers.runner import read_metrics
 
 from accel_train.checkpoints.store import update_of
@@ -20,36 +21,6 @@ BATCHES = {
     2: ("--batch-size", "4", "--accumulate", "1", "--processes", "2"),
 }
 """Options by number of processes: 8 updates an epoch, of the same images."""
-FRAGILE = """
-import torch
-from torch import nn
-
-class Images:
-    classes = ("a", "b")
-
-    def __init__(self, ids):
-        self.ids = ids
-
-    def __len__(self):
-        return len(self.ids)
-
-    def __getitem__(self, i):
-        image = torch.randint(200, (1, 8, 8), generator=torch.Generator().manual_seed(self.ids[i]), dtype=torch.uint8)
-        return image.fill_(50) if self.ids[i] == POISON else image, i % 2
-
-class Fragile(nn.Sequential):
-    '''Returns NaN for an image whose pixels are all equal.'''
-
-    def forward(self, images):
-        alike = images.amax((1, 2, 3)) == images.amin((1, 2, 3))
-        return super().forward(images) * torch.where(alike, float("nan"), 1.0)[:, None]
-
-def data():
-    return Images(range(64)), Images(range(100, 120))
-
-def net(classes):
-    return Fragile(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, classes))
-"""
 
 Poison = Callable[[int], None]
 

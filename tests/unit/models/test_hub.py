@@ -93,7 +93,7 @@ def test_hub_that_cannot_be_reached_is_one_error_that_names_the_place(
 
 
 def test_repository_that_is_unknown_is_told(served: Served) -> None:
-    served.failures = [401]
+    served.failures = [401] * 9
     with pytest.raises(UserError, match=r"^cannot download model\.safetensors of timm/x: .*401 "):
         hub_file("timm/x", "model.safetensors")
 
