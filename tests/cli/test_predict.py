@@ -32,7 +32,7 @@ COUNT = 14 + 10
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Return a folder with a run of three classes, and new pictures of which some cannot be read."""
+    """Return a folder with a run of three classes, and new pictures; some cannot be read."""
     run = Runner(tmp_path_factory.mktemp("predict"))
     write_pictures(run.folder / "data/train", {"ape": 8, "bee": 8, "cat": 8}, size=9)
     write_pictures(run.folder / "data/val", {"ape": 5, "bee": 3, "cat": 2}, size=9, shade=3)

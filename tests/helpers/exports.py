@@ -18,7 +18,7 @@ from helpers.descriptions import description
 
 
 def run_model(name: str = "mlp", size: int = 16, *, data: str = "photos", grey: bool = False, **given: Any) -> RunModel:
-    """Return the model of a run of `data` with random weights, none of which are zero."""
+    """Return the model of a run of `data` with random weights other than zero."""
     channels = 1 if grey else 3
     torch.manual_seed(0)
     built = build_model(name, classes=2, channels=channels, data_size=size, image_size=size)

@@ -57,7 +57,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def send_signal(number: int, *processes: psutil.Process) -> None:
-    """Send a signal to processes, any of which may have ended."""
+    """Send a signal to processes; it is no error if one has ended."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)

@@ -55,7 +55,7 @@ def metrics(epochs: int, *, finished: bool = True) -> Metrics:
 
 
 def predictions(classes: int, images: int, *, errors: float = 0.2, seed: int = 0) -> Predictions:
-    """Return predictions of which a share is wrong; some classes are mistaken for their neighbour."""
+    """Return predictions, a share of them wrong; some classes are mistaken for their neighbour."""
     draw = np.random.default_rng(seed)
     labels_N = draw.integers(0, classes, images)
     wrong_N = draw.random(images) < errors * draw.random(classes)[labels_N] * 2

@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 PerClass = Annotated[bool, typer.Option("--per-class", help="Print the scores of each class, however many there are.")]
 
 _FEW_CLASSES = 20
-"""The most of which a terminal shows the scores and the confusion matrix unasked."""
+"""Most classes whose scores and confusion matrix a terminal shows unasked."""
 
 
 @with_options(EvaluateConfig)

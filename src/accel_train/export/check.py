@@ -51,7 +51,7 @@ class Compared:
     """The largest if accel_train reads the picture files, as it does in `predict`: it decodes JPEGs of at least twice
     the size that it needs at a fraction of theirs, which is faster; other programs decode them at full size."""
     other_classes: int
-    """Images of which the most probable class is another one."""
+    """Images with another most probable class."""
     program: str
     """What has run the export, with its version."""
 

@@ -12,7 +12,7 @@ from accel_train.history.summary import Summary
 
 @dataclass(frozen=True)
 class Compared:
-    """Runs by their letters, the first of which is compared with each of the others."""
+    """Runs by their letters; the first is compared with each of the others."""
 
     runs: Mapping[str, RunHistory]
     summaries: Sequence[Summary]

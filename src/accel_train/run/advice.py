@@ -38,7 +38,7 @@ _GAP = 0.15
 _FALL, _RISE = 0.02, 0.01
 """Fall of the validation loss in the last epoch, as a fraction of it, and rise of the accuracy."""
 _ENOUGH_OF_CLASS = 5
-"""Validation images of a class, of which a useful model predicts at least one."""
+"""Validation images of a class, from which on a useful model predicts that class at least once."""
 
 
 @dataclass(frozen=True)

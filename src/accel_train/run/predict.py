@@ -53,7 +53,7 @@ def predict(
 ) -> Predicted:
     """Collective: predict the classes of the pictures that paths lead to, as rank 0 sees them.
 
-    `read_list` returns what is listed on stdin, of which `show` is told on rank 0 only.
+    `read_list` returns what is listed on stdin; `show` is called on rank 0 only.
 
     Raises:
         UserError: the folder is no run's, its model takes no pictures, the paths lead to none, or one is the CSV file.

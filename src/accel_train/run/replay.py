@@ -50,7 +50,7 @@ class Replayed:
     """First update computed, `last` the last."""
     last: int
     logged: int | None
-    """The first update from the one asked for on of which numbers were recorded."""
+    """The first recorded update that is not before the one asked for."""
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
     global_batch: int
@@ -185,5 +185,5 @@ class _Replay:
 
 
 def _first_from(update: int, known: Collection[int]) -> list[int]:
-    """Return the first update from one on of which something is known, if there is one."""
+    """Return the first update, not before a given one, that the run has recorded, if there is one."""
     return sorted(each for each in known if each >= update)[:1]

@@ -22,7 +22,7 @@ def with_progress(run: RunHistory, *events: Any, **started: Any) -> RunHistory:
 
 
 def last_lines(tmp_path: Path, wrong: tuple[int, int], runs: Sequence[Any] = ((), ())) -> list[str]:
-    """Compare two runs of which the first errs on the first images, and the second on the last ones."""
+    """Compare a run that errs on the first images with one that errs on the last ones."""
     errors = ([number < wrong[0] for number in range(40)], [number >= 40 - wrong[1] for number in range(40)])
     predicted = [
         {name: (label + wrongly) % 10 for (name, label), wrongly in zip(LABELS.items(), of_run, strict=True)}
