@@ -46,9 +46,11 @@ def test_short_run_whose_loss_falls_is_told_to_train_longer(run: Runner) -> None
     ended = run("train", *MLP, "--epochs", "3", "--lr", "0.01")
     (note,) = advice(ended)
     assert re.fullmatch(
-        r"the validation loss still fell, from (\d\.\d{3}) to (\d\.\d{3}) in the last epoch: try --epochs 6", note
+        r"the validation loss still fell, from (\d\.\d{3}) to (\d\.\d{3}) in the last epoch: try --epochs 12", note
     ), note
-    (better,) = re.findall(r"validation accuracy (0\.\d+)", run("train", *MLP, "--epochs", "6", "--lr", "0.01").out)[:1]
+    (better,) = re.findall(r"validation accuracy (0\.\d+)", run("train", *MLP, "--epochs", "12", "--lr", "0.01").out)[
+        :1
+    ]
     (poor,) = re.findall(r"validation accuracy (0\.\d+)", ended.out)[:1]
     assert float(better) > float(poor)
 

@@ -3,6 +3,7 @@
 The loop's notes (:mod:`accel_train.run.learning_notes`) warn while a run trains; this looks back at the whole run.
 """
 
+import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from accel_train.loggers.text import accuracy, quantity, quoted
 from accel_train.metrics.predictions import Predictions, read_predictions
 from accel_train.run.build import Run
 from accel_train.run.learning_notes import LearningNotes, at_chance
-from accel_train.run.remedies import against_memorizing, lowered
+from accel_train.run.remedies import MIN_UPDATES, against_memorizing, lowered
 
 MOST_LINES = 3
 _POOR = 0.9
@@ -197,7 +198,7 @@ def missing_classes(outcome: Outcome) -> Iterator[str]:
     never = f"{len(missing):,} of {len(classes):,} classes {'is' if len(missing) == 1 else 'are'} never predicted"
     example = f"such as {classes[largest]} ({quantity(int(images[largest]), 'validation image')})"
     balance = "--balance weights or " * (outcome.config.balance == "none" and _is_rare(outcome, int(largest)))
-    yield f"{never}, {example}: try {balance}--epochs {2 * outcome.plan.epochs}"
+    yield f"{never}, {example}: try {balance}{_longer(outcome.plan)}"
 
 
 def _is_rare(outcome: Outcome, label: int) -> bool:
@@ -222,8 +223,13 @@ def still_falling(outcome: Outcome) -> Iterator[str]:
     was, loss = _loss(before), _loss(last)
     rise = last.selection_accuracy - before.selection_accuracy
     if was - loss > _FALL * was or (loss < was and rise > _RISE):
-        longer = f"--epochs {2 * outcome.plan.epochs}"
-        yield f"the validation loss still fell, from {was:.3f} to {loss:.3f} in the last epoch: try {longer}"
+        figures = f"from {was:.3f} to {loss:.3f}"
+        yield f"the validation loss still fell, {figures} in the last epoch: try {_longer(outcome.plan)}"
+
+
+def _longer(plan: Plan) -> str:
+    """Return the option of a run of twice the epochs, or of as many as make enough updates."""
+    return f"--epochs {max(2 * plan.epochs, math.ceil(MIN_UPDATES / plan.updates_per_epoch))}"
 
 
 def _loss(epoch: EpochEnd) -> float:
