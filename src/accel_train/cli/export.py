@@ -87,8 +87,3 @@ def _check_lines(compared: "Compared") -> Iterator[str]:
         f"check: {quantity(compared.images, 'image')} in {compared.program}: "
         f"{compared.quantity} differ by at most {compared.difference:.1e}{verdict}; {others}"
     )
-    if compared.difference_as_read > compared.tolerated >= compared.difference:
-        yield (
-            f"note: by up to {compared.difference_as_read:.1e} from predict and evaluate, which decode large JPEGs "
-            "at a fraction of their size"
-        )

@@ -33,8 +33,6 @@ _MOST_IMAGES = 64
 _TOLERANCES = {"logits": 1e-4, "probabilities": 1e-3}
 """Of logits as a fraction of the largest one, if that is above 1."""
 _HALF_TOLERANCE = 2e-2
-_AT_FULL_SIZE = 2**31
-"""Pixels that each side of a decoded JPEG must keep."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,6 @@ class Compared:
     difference: float
     """The largest."""
     tolerated: float
-    difference_as_read: float
-    """The largest if accel_train reads the picture files, as it does in `predict`: it decodes JPEGs of at least twice
-    the size that it needs at a fraction of theirs, which is faster; other programs decode them at full size."""
     other_classes: int
     """Images with another most probable class."""
     program: str
@@ -88,13 +83,11 @@ def compare(path: Path, graph: Graph, run: RunModel, source: Source, *, half: bo
     call, program = _runner(path, graph)
     takes_pictures = graph.input_name == PICTURES
     pairs = _pictures(run, source) if takes_pictures else _images(run, source)
-    found, expected, as_read = [], [], []
+    found, expected = [], []
     with torch.no_grad():
-        for given, *images_CHW in pairs:
-            logits_2K = split_outputs(run.module(torch.stack(images_CHW)))[0]
-            outputs_2K = (logits_2K.softmax(dim=1) if takes_pictures else logits_2K).numpy()
-            expected.append(outputs_2K[0])
-            as_read.append(outputs_2K[-1])
+        for given, image_CHW in pairs:
+            logits_1K = split_outputs(run.module(image_CHW[None]))[0]
+            expected.append((logits_1K.softmax(dim=1) if takes_pictures else logits_1K).numpy()[0])
             found.append(call(np.stack([given] * (graph.batch_size or 1)))[0])
     found_NK, expected_NK = np.stack(found), np.stack(expected)
     relative = _HALF_TOLERANCE if half else _TOLERANCES[graph.output_name]
@@ -103,30 +96,28 @@ def compare(path: Path, graph: Graph, run: RunModel, source: Source, *, half: bo
         quantity=graph.output_name,
         difference=float(abs(found_NK - expected_NK).max()),
         tolerated=relative * max(1.0, float(abs(expected_NK).max())),
-        difference_as_read=float(abs(found_NK - np.stack(as_read)).max()),
         other_classes=int((found_NK.argmax(axis=1) != expected_NK.argmax(axis=1)).sum()),
         program=program,
     )
 
 
 def _images(run: RunModel, source: Source) -> Iterator[tuple[Array, Tensor]]:
-    """Yield images as the model takes them, twice: for the export and for the model."""
+    """Yield images as the model takes them: for the export, and for the model."""
     transform = run.transform(torch.float32, torch.device("cpu"))
     for image_id in range(len(source)):
         image_CHW = transform(source.read([image_id], None, run.view)[0])[0].contiguous()
         yield image_CHW.numpy(), image_CHW
 
 
-def _pictures(run: RunModel, source: Source) -> Iterator[tuple[Array, Tensor, Tensor]]:
-    """Yield the pixels_HWC of a whole picture, the image_CHW made of them, and that made of the file."""
+def _pictures(run: RunModel, source: Source) -> Iterator[tuple[Array, Tensor]]:
+    """Yield the pixels_HWC of a whole picture, and the image_CHW that `predict` makes of its file."""
     preprocess = loaded(run).preprocess
     for image_id in range(len(source)):
         if file := _encoded(source, image_id):
-            pixels_HWC = decode_window(file, _whole, _AT_FULL_SIZE, run.config.max_pixels)
+            yield decode_window(file, _whole, None, run.config.max_pixels), preprocess(file)
         else:
             pixels_HWC = _pixels(source.read([image_id], None, run.view)[0][0])
-        image_CHW = preprocess(pixels_HWC)
-        yield pixels_HWC, image_CHW, preprocess(file) if file else image_CHW
+            yield pixels_HWC, preprocess(pixels_HWC)
 
 
 def _whole(height: int, width: int) -> Box:

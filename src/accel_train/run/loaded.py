@@ -88,7 +88,7 @@ def _window(picture: Picture, view: View) -> NDArray[np.uint8]:
             name = f"the picture {picture}"
             picture = read_regular(Path(picture), MOST_BYTES)
         if isinstance(picture, bytes):
-            return decode_window(picture, box, view.size, view.most_pixels)
+            return decode_window(picture, box, None, view.most_pixels)
         if isinstance(picture, Image.Image):
             picture = upright(np.asarray(as_rgb(picture)), orientation_of(picture))
     except Exception as error:  # damaged bytes make decoders raise any type

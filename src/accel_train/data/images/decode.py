@@ -30,11 +30,12 @@ _UNSUPPORTED = "Could not determine"
 
 
 def decode_window(
-    file: bytes, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int = MOST_PIXELS
+    file: bytes, choose_box: Callable[[int, int], Box], enough: int | None, most_pixels: int = MOST_PIXELS
 ) -> Pixels:
     """Return the pixels_HWC of the box that `choose_box` computes from the picture's height and width.
 
-    A JPEG, unless it is CMYK, is decoded at 1/2, 1/4 or 1/8 of its size if each side of the box keeps `enough` pixels.
+    A JPEG, unless it is CMYK, is decoded at 1/2, 1/4 or 1/8 of its size if each side of the box keeps `enough` pixels;
+    at full size if that is None.
     simplejpeg is twice as fast as Pillow, gives the same pixels, and stops at what libjpeg only warns of: a damaged
     JPEG would be grey in parts. Pillow decodes all other pictures, and JPEGs that simplejpeg does not know.
 
@@ -61,7 +62,7 @@ class _UnsupportedJpegError(ValueError):
     """simplejpeg cannot decode the JPEG, which may be valid."""
 
 
-def _decode_jpeg(file: bytes, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int) -> Pixels:
+def _decode_jpeg(file: bytes, choose_box: Callable[[int, int], Box], enough: int | None, most_pixels: int) -> Pixels:
     try:
         return _decode_strictly(file, choose_box, enough, most_pixels)
     except ValueError as error:
@@ -73,7 +74,9 @@ def _decode_jpeg(file: bytes, choose_box: Callable[[int, int], Box], enough: int
     return _decode_strictly(mended, choose_box, enough, most_pixels)
 
 
-def _decode_strictly(file: bytes, choose_box: Callable[[int, int], Box], enough: int, most_pixels: int) -> Pixels:
+def _decode_strictly(
+    file: bytes, choose_box: Callable[[int, int], Box], enough: int | None, most_pixels: int
+) -> Pixels:
     try:
         height, width, colour, _ = simplejpeg.decode_jpeg_header(file)
     except KeyError:  # sampling factors without a name
@@ -86,7 +89,7 @@ def _decode_strictly(file: bytes, choose_box: Callable[[int, int], Box], enough:
     box = choose_box(*sides)
     if _COLOURS[colour] == "CMYK":
         return _from_cmyk(_cut(upright(simplejpeg.decode_jpeg(file, "CMYK"), orientation), box))
-    fraction = next((f for f in _FRACTIONS if min(box[2:]) >= f * enough), 1)
+    fraction = 1 if enough is None else next((f for f in _FRACTIONS if min(box[2:]) >= f * enough), 1)
     pixels_HWC = simplejpeg.decode_jpeg(file, min_height=-(-height // fraction), min_width=-(-width // fraction))
     pixels_HWC = upright(pixels_HWC, orientation)
     return _cut(pixels_HWC, _scaled(box, sides, pixels_HWC.shape[:2]))

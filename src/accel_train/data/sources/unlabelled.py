@@ -67,10 +67,13 @@ class UnlabelledSource:
         return "it could be read only when it was tried again"
 
     def _image(self, image_id: int, view: View) -> Tensor:
-        """Return an image as read, of the channels of the source."""
+        """Return an image as read, of the channels of the source.
+
+        Other programs, which may use an export of the model, decode JPEGs at full size; so it is here.
+        """
         picture = self.pictures[image_id]
         box = partial(view.box, key=None)
-        window_HWC = torch.from_numpy(decode_window(_encoded(picture), box, view.size, view.most_pixels))
+        window_HWC = torch.from_numpy(decode_window(_encoded(picture), box, None, view.most_pixels))
         image_CHW = view.resized(window_HWC[None].permute(0, 3, 1, 2))[0]
         return image_CHW if self.channels == 3 else as_grey(image_CHW)
 
