@@ -87,7 +87,7 @@ def test_error_of_a_run_ends_the_benchmark(run: Runner) -> None:
 
 def test_signal_ends_bench_and_removes_its_folder(tmp_path: Path) -> None:
     words = ("--batch-sizes", "4", "--devices", "cpu", "--updates", "20000")
-    with started(tmp_path, *words, command="bench", forked=False, TMPDIR=str(tmp_path)) as program:
+    with started(tmp_path, *words, command="bench", TMPDIR=str(tmp_path)) as program:
         program.wait_for(lambda: any(tmp_path.glob("accel_train_bench_*/run/metrics.jsonl")))
         os.kill(program.pid, SIGTERM)
         assert program.wait(20) == 143

@@ -14,15 +14,16 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-def bench(run: Runner, module: str, *options: str) -> Ended:
+def bench(run: Runner, module: str, *options: str, forked: bool = True) -> Ended:
+    """Run a benchmark; those of start-up and memory must not be forked."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     words = [sys.executable, "-m", f"benchmarks.{module}", *options]
-    return run.program(words, timeout=240, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
+    return (run.python if forked else run.program)(words, timeout=240, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
 
 
 def test_peers_are_compared_on_two_processes(run: Runner) -> None:
     sizes = ("--processes", "2", "--batch-sizes", "16", "--images", "128", "--rounds", "1", "--threads", "2")
-    ended = bench(run, "peers", *sizes, "--trainers", "bare", "ours", "plain", "--json")
+    ended = bench(run, "peers", *sizes, "--trainers", "bare", "ours", "plain", "--json", forked=False)
     assert ended.code == 0, ended.err
     (rows,) = json.loads(ended.out)["settings"].values()
     speeds = {row["trainer"]: row["images_per_second"] for row in rows}
@@ -107,7 +108,7 @@ def test_techniques_are_compared_with_our_defaults(run: Runner) -> None:
 
 
 def test_start_up_is_compared_with_a_bare_update(run: Runner) -> None:
-    ended = bench(run, "start_up", "--data", "digits", "--rounds", "1")
+    ended = bench(run, "start_up", "--data", "digits", "--rounds", "1", forked=False)
     rows = cells(ended)
     for column in (0, 1):
         bare, ours, difference = (number(rows[name][column]) for name in ("bare", "accel_train train", "difference"))
@@ -152,6 +153,22 @@ def test_cost_of_augmentation_is_measured(run: Runner) -> None:
 
 def test_memory_is_compared_with_the_bare_loop(run: Runner) -> None:
     tiny = ("--images", "640", "--batch-sizes", "64", "--processes", "2", "--rounds", "1")
-    _, bare, ours, ratio = cells(bench(run, "memory", *tiny))["2"]
+    _, bare, ours, ratio = cells(bench(run, "memory", *tiny, forked=False))["2"]
     assert min(number(bare), number(ours)) > 200
     assert number(ratio) == pytest.approx(number(ours) / (number(bare) + 54.88), abs=0.01)
+
+
+def test_recipe_is_compared_with_a_script_in_as_many_seconds_and_not_run_twice(run: Runner) -> None:
+    words = ("--out", "a.csv", "--recipes", "digits", "--seeds", "0", "--options", "epochs=1", "limit=64")
+    ended = bench(run, "recipes", *words, "--forms", "timm", "--models", "mlp")
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[:2] == [
+        "| beside | program | model | CPU s | accuracy | runs |",
+        "|---|---|---|---:|---:|---:|",
+    ]
+    ours, timm = (line.strip("| ").split(" | ") for line in ended.out.splitlines()[2:])
+    assert (ours[:3], timm[:3]) == (["digits", "accel_train", "recipe"], ["digits", "timm", "mlp"])
+    assert ours[3] == timm[3] != "0"
+    assert all(0 <= float(row[4]) <= 100 and row[5] == "1" for row in (ours, timm))
+    again = bench(run, "recipes", *words, "--forms")
+    assert (again.code, again.out) == (0, ended.out)

@@ -5,7 +5,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from helpers.marks import slow
+from helpers.marks import chaos, slow
 from helpers.runner import Runner
 
 TRAIN = ["train", "--data", "synthetic:64,1,8,8,2", "--epochs", "1", "--batch-size", "8", "--device", "cpu", "--quiet"]
@@ -38,10 +38,9 @@ def folder(run: Runner) -> Path:
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ((OURS,), ("--model", "mlp", "--processes", "2")),
         ((OURS,), ("--model", "my.nets:build", "--processes", "2")),
-        slow((OURS,), ("--model", "my.nets:build")),
-        slow(PYTHON_M, ("--model", "mlp", "--processes", "2")),
+        chaos((OURS,), ("--model", "my.nets:build")),
+        chaos(PYTHON_M, ("--model", "mlp", "--processes", "2")),
         (PYTHON_M, ("--model", "my.nets:build")),
         slow((f"{BIN}/torchrun", "--standalone", "--nproc_per_node", "2", *PYTHON_M[1:]), ("--model", "my.nets:build")),
         slow((f"{BIN}/accelerate", "launch", "--cpu", "--num_processes", "2", *PYTHON_M[1:]), ("--model", "mlp")),
@@ -62,7 +61,7 @@ def test_benchmark_does_not_import_from_the_current_folder(run: Runner, folder: 
     assert ended.code == 0, ended.err
 
 
-def test_processes_do_not_run_a_file_named_accel_train(run: Runner) -> None:
+def test_processes_do_not_run_a_file_named_accel_train(run: Runner, folder: Path) -> None:
     (run.folder / "accel_train.py").write_text("raise SystemExit('a user script')\n")
     ended = run.program([OURS, *TRAIN, "--model", "mlp", "--processes", "2"])
     assert ended.code == 0, ended.err

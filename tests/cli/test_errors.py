@@ -32,7 +32,10 @@ READ_BY_TYPER = {
     "--label-smoothing 200": ("--label-smoothing 200: must be less than 1", MEANING),
     "--device gpu": ("--device gpu: must be one of auto, cpu, cuda, mps", "did you mean cuda?"),
     "--device CPU": ("--device CPU: must be one of auto, cpu, cuda, mps", "did you mean cpu?"),
-    "--optimizer adam": ("--optimizer adam: must be one of sgd, adamw", "did you mean adamw?"),
+    "--optimizer adam": (
+        "--optimizer adam: must be one of sgd, adamw, lars, lamb, novograd, muon",
+        "did you mean adamw?",
+    ),
     "--precision fp8": ("--precision fp8: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean bf16?"),
     "--precision bfloat16": ("--precision bfloat16: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean bf16?"),
     "--schedule onecycle": (
@@ -126,7 +129,7 @@ READ_BY_TYPER = {
     "--device cuda:0": ("--device cuda:0: must be one of auto, cpu, cuda, mps", "did you mean cuda?"),
     "--processes two": ("--processes two: must be a whole number", MEANING),
     "--precision 16": ("--precision 16: must be one of fp32, tf32, bf16, fp16, fp64", "did you mean fp16?"),
-    "--optimizer lion": ("--optimizer lion: must be one of sgd, adamw", MEANING),
+    "--optimizer lion": ("--optimizer lion: must be one of sgd, adamw, lars, lamb, novograd, muon", MEANING),
     "--augment no": ("--augment no: must be one of none, light, standard, strong", "did you mean none?"),
     "my.yaml": ("unexpected argument my.yaml", "did you mean --config my.yaml?"),
     "epochs 3": ("unexpected arguments epochs 3", "did you mean --epochs 3?"),
@@ -279,7 +282,10 @@ IN_YAML = {
     "lr: -1": ("--lr -1 in my.yaml: must be greater than 0", "did you mean 1?"),
     "lr: 1e-3x": ("--lr 1e-3x in my.yaml: must be a number", "did you mean 0.001?"),
     "epochs: 2.5": ("--epochs 2.5 in my.yaml: must be a whole number", "did you mean 2?"),
-    "optimizer: adam": ("--optimizer adam in my.yaml: must be one of sgd, adamw", "did you mean adamw?"),
+    "optimizer: adam": (
+        "--optimizer adam in my.yaml: must be one of sgd, adamw, lars, lamb, novograd, muon",
+        "did you mean adamw?",
+    ),
     "target_accuracy: 95": ("--target-accuracy 95 in my.yaml: must be at most 1", "did you mean 0.95?"),
     "learning_rate: 1": ("unknown key 'learning_rate' in my.yaml", "did you mean lr?"),
     "Epochs: 1": ("unknown key 'Epochs' in my.yaml", "did you mean epochs?"),

@@ -46,6 +46,9 @@ def test_dry_run_tells_what_is_frozen(trained: Runner) -> None:
         ("--freeze backbone", "--freeze backbone would keep random weights: no --weights are given"),
         ("--weights base --unfreeze-at 4 --epochs 4", "--unfreeze-at 4 must be less than the 4 epochs of the run"),
         ("--stochastic-depth 0.1", "--stochastic-depth 0.1: mlp has no stochastic depth"),
+        ("--batch-norm-momentum 0.4", "--batch-norm-momentum 0.4: mlp has no BatchNorm"),
+        ("--zero-init-residual", "--zero-init-residual: mlp has no residual blocks that end in BatchNorm"),
+        ("--weights base --zero-init-residual", "--zero-init-residual has no effect with --weights base"),
     ],
 )
 def test_mistake_is_an_error_with_a_hint(trained: Runner, options: str, message: str) -> None:

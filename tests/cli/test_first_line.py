@@ -95,7 +95,22 @@ def test_full_disk_of_the_output_does_not_end_the_command(without_torch: Runner)
     assert ended.out == "3\n"  # it got as far as the import of torch
 
 
-def test_commands_are_listed_without_slow_imports(run: Runner) -> None:
-    slow = {"numpy", "torch", "rich", "jinja2", "matplotlib"}
-    ended = run.program([sys.executable, "-c", f"import sys, accel_train.cli.app; print({slow} & set(sys.modules))"])
-    assert (ended.out, ended.err) == ("set()\n", "")
+def test_commands_are_imported_without_slow_imports(run: Runner) -> None:
+    slow = {"numpy", "torch", "jinja2", "matplotlib"}
+    code = (
+        "import sys; from accel_train.cli.commands import Commands; commands = Commands().commands;"
+        f"commands['train']; print({slow | {'rich'}} & set(sys.modules));"
+        f"print(len(list(commands.values())) > 10, {slow} & set(sys.modules))"  # the help needs rich
+    )
+    ended = run.program([sys.executable, "-c", code])
+    assert (ended.out, ended.err) == ("set()\nTrue set()\n", "")
+
+
+def test_command_imports_no_other(run: Runner) -> None:
+    code = (
+        "import sys; from accel_train.cli import app; app._run(None); modules = set(sys.modules);"
+        "print({name for name in modules if name.startswith('accel_train.cli.')} & {'accel_train.cli.train',"
+        "'accel_train.cli.plan', 'accel_train.cli.runs'})"
+    )
+    ended = run.program([sys.executable, "-c", code, "runs", "--sort", "no"])
+    assert ended.out == "{'accel_train.cli.runs'}\n"

@@ -24,10 +24,20 @@ COMMANDS = {
     "pack": ("pack", "--help"),
     "check": ("check", "--help"),
     "preview": ("preview", "--help"),
+    "plan": ("plan", "--help"),
+    "schedule": ("schedule", "--help"),
+    "find_lr": ("find-lr", "--help"),
+    "doctor": ("doctor", "--help"),
     "report": ("report", "--help"),
     "runs": ("runs", "--help"),
     "compare": ("compare", "--help"),
     "replay": ("replay", "--help"),
+    "job": ("job", "--help"),
+    "job_slurm": ("job", "slurm", "--help"),
+    "job_kubernetes": ("job", "kubernetes", "--help"),
+    "job_sagemaker": ("job", "sagemaker", "--help"),
+    "job_hf": ("job", "hf", "--help"),
+    "recipes": ("recipes", "--help"),
 }
 MAX_OPTIONS = 25
 

@@ -1,12 +1,11 @@
 """Runs in a real notebook: shown as they train, on one process and on several."""
 
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.runner import read_metrics
+from helpers.runner import free_port, read_metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebook")]
 
@@ -30,12 +29,6 @@ RESUMED = """
 run = accel_train.train(TrainConfig(**OPTIONS, epochs=3, output="one"))
 print([event.epochs for event in run if event.kind == "end"])
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 import yaml
 from helpers.cli import Call, in_process, write_pictures
 from helpers.runner import LAUNCHERS, Runner, clean_environment, without_report
 from helpers.screen import Screen
+from helpers.terminal import OnTerminal
 
 
 @pytest.fixture
@@ -28,9 +28,14 @@ def lines_that_start(text: str, start: str) -> list[str]:
 
 def test_lines_reach_a_pipe_immediately(tmp_path: Path) -> None:
     epochs = 40
-    words = [*LAUNCHERS["accel_train"](1), "train", "--epochs", str(epochs), "--output", "out"]
+    words = without_report("train", "--epochs", str(epochs), "--limit", "512", "--output", "out")
     process = subprocess.Popen(
-        words, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+        [*LAUNCHERS["accel_train"](1), *words],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
     )
     assert process.stdout
     first = next(line for line in process.stdout if line.startswith("epoch 1/"))
@@ -138,19 +143,14 @@ print("→", file=sys.stderr)
 
 def on_terminal(folder: Path, columns: int, *flags: str, **environment: str) -> str:
     """Run on a terminal and return all that it was sent."""
-    child = pexpect.spawn(
-        sys.executable,
+    with OnTerminal(
         ["-m", "accel_train", *without_report("train", "--epochs", "3", *flags)],
-        cwd=str(folder),
-        env=clean_environment() | {"TERM": "xterm-256color"} | environment,
-        dimensions=(50, columns),
-        encoding="utf-8",
-        timeout=120,
-    )
-    child.expect(pexpect.EOF)
-    child.close()
-    shown: str = child.before
-    assert child.exitstatus == 0, shown
+        folder=folder,
+        environment=clean_environment() | {"TERM": "xterm-256color"} | environment,
+        columns=columns,
+    ) as child:
+        assert child.ends() == 0, child.before
+        shown: str = child.before
     return shown
 
 

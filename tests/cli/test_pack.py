@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from helpers.cli import assert_refused, write_pictures
 from helpers.marks import slow
-from helpers.runner import Runner
+from helpers.runner import Runner, clean_environment
+from helpers.terminal import OnTerminal
 from PIL import Image
 
 from accel_train.cli import progress as progressing
@@ -154,16 +155,12 @@ def test_full_disk_is_one_error_and_packing_resumes_with_space(run: Runner, smal
 
 
 def test_terminal_shows_a_bar(run: Runner) -> None:
-    import pexpect
-
     source = many_pictures(run.folder / "src", 16, size=(64, 64))
     words = ["-m", "accel_train", "pack", str(source), str(run.folder / "dst")]
-    terminal = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60)
-    terminal.expect("32/32")
-    terminal.expect("holds 32 pictures in 1 shard")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    with OnTerminal(words, folder=run.folder, environment=clean_environment()) as terminal:
+        terminal.expect("32/32")
+        terminal.expect("holds 32 pictures in 1 shard")
+        assert terminal.ends() == 0
 
 
 def test_lines_of_a_long_packing_tell_the_time_left(

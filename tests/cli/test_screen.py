@@ -2,14 +2,13 @@
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
-import pexpect
 import pytest
 from helpers.marks import chaos, slow
 from helpers.runner import clean_environment
 from helpers.screen import Screen
+from helpers.terminal import OnTerminal
 
 SLOW = """
 import os, time, warnings
@@ -45,26 +44,22 @@ def interrupted(folder: Path, columns: int, *words: str, rows: int, **environmen
     """Run on a terminal, type Ctrl-C after some rows of the table, and return the command and what it has sent."""
     (folder / "slow.py").write_text(SLOW, encoding="utf-8")
     arguments = ["train", *WORDS, "--epochs", "50", "--output", "my run", *words]
-    child = pexpect.spawn(
-        sys.executable,
+    with OnTerminal(
         ["-m", "accel_train", *arguments],
-        cwd=str(folder),
-        env=clean_environment() | {"TERM": "xterm-256color", "PYTHONPATH": str(folder)} | environment,
-        dimensions=(50, columns),
-        encoding="utf-8",
-        timeout=60,
-    )
-    sent = ""
-    for _ in range(rows):
-        child.expect(r"\x1b\[2K +\d+/50 [^\n]*\n")
+        folder=folder,
+        environment=clean_environment() | {"TERM": "xterm-256color", "PYTHONPATH": str(folder)} | environment,
+        columns=columns,
+        forked="PYTHONIOENCODING" not in environment,
+    ) as child:
+        sent = ""
+        for _ in range(rows):
+            child.expect(r"\x1b\[2K +\d+/50 [^\n]*\n")
+            sent += child.before + child.after
+        child.expect("epoch")  # the bar is drawn again
+        child.send("\x03")
         sent += child.before + child.after
-    child.expect("epoch")  # the bar is drawn again
-    child.send("\x03")
-    sent += child.before + child.after
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 130, sent + child.before
-    return shlex.join(["accel_train", *arguments]), sent + child.before
+        assert child.ends() == 130, sent + child.before
+        return shlex.join(["accel_train", *arguments]), sent + child.before
 
 
 def assert_intact(lines: list[str], columns: int, processes: int, rows: int) -> list[int]:

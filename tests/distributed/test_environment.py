@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.runner import Ended, Runner, read_metrics
+from helpers.runner import Ended, Runner, free_port, read_metrics
 
 SMALL = ("--limit", "64", "--epochs", "1", "--model", "mlp", "--batch-size", "8", "--device", "cpu")
 
@@ -68,7 +68,7 @@ def test_environment_is_refused_in_two_lines(run: Runner, environment: dict[str,
     ],
 )
 def test_two_processes_refuse_it_once(run: Runner, environment: dict[str, str], error: str, hint: str) -> None:
-    assert_refused(run("train", *SMALL, "--output", "out", processes=2, timeout=30, **environment), error, hint)
+    assert_refused(run("train", *SMALL, "--output", "out", processes=2, **environment), error, hint)
 
 
 def test_evaluation_refuses_it(run: Runner) -> None:
@@ -98,10 +98,11 @@ def test_environment_of_one_process_is_obeyed(run: Runner, environment: dict[str
 
 @pytest.mark.parametrize(
     ("environment", "threads"),
-    [({"MASTER_PORT": "29511"}, 1), ({"OMP_NUM_THREADS": "2,1"}, 2), ({"RANK": "", "MASTER_ADDR": "nowhere"}, 1)],
+    [({"MASTER_PORT": "{port}"}, 1), ({"OMP_NUM_THREADS": "2,1"}, 2), ({"RANK": "", "MASTER_ADDR": "nowhere"}, 1)],
 )
 def test_environment_of_two_processes_is_obeyed(run: Runner, environment: dict[str, str], threads: int) -> None:
-    record = started(run, run("train", *SMALL, "--output", "out", processes=2, **environment))
+    given = {name: value.format(port=free_port()) for name, value in environment.items()}
+    record = started(run, run("train", *SMALL, "--output", "out", processes=2, **given))
     assert (record["world_size"], record["threads"], record["strategy"]) == (2, threads, "DDP")
 
 
@@ -191,7 +192,7 @@ LAUNCH = (sys.executable, "-m", "accelerate.commands.launch")
 
 def test_option_that_accelerate_drops_is_refused(run: Runner) -> None:
     words = [*LAUNCH, "--cpu", "--gradient_accumulation_steps", "4", "-m", "accel_train", "train", *SMALL]
-    ended = run.program([*words, "--output", "out"])
+    ended = run.python([*words, "--output", "out"])
     assert ended.code != 0
     error, hint, *_ = [line for line in ended.err.splitlines() if line.startswith(("error: ", "hint: "))]
     assert error.startswith("error: gradient_accumulation_steps 4 of accelerate launch asks for gradient accumulation")
@@ -206,5 +207,5 @@ def test_use_cpu_of_a_file_reaches_the_processes(run: Runner) -> None:
     file = Path(__file__).parents[2] / "accelerate_configs" / "cpu_2_processes.yaml"
     code = "from accel_train.distributed.accelerate_launch import asked_of_accelerate; print(asked_of_accelerate())"
     (run.folder / "read.py").write_text(code)
-    ended = run.program([*LAUNCH, "--config_file", str(file), "read.py"])
+    ended = run.python([*LAUNCH, "--config_file", file, "read.py"])
     assert ended.out.count("Asked(processes=2, machines=1, use_cpu=True, unheard={})") == 2, ended.err

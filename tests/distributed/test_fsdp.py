@@ -164,7 +164,7 @@ def test_training_with_batch_norm_and_dropout_matches_ddp(
 )
 def test_every_launcher_starts_fsdp2(run: Runner, words: list[str], options: list[str]) -> None:
     small = ("--epochs", "1", "--limit", "64", "--batch-size", "8", "--model", "mlp", "--output", "out")
-    ended = run.program([*words, "train", *small, *options], CUDA_VISIBLE_DEVICES="")
+    ended = run.python([*words, "train", *small, "--no-report", *options], CUDA_VISIBLE_DEVICES="")
     assert ended.code == 0, ended.err
     (record,) = read_metrics(run.folder / "out", "run")
     assert (record["strategy"], record["world_size"], record["backend"]) == ("FSDP2", 2, "gloo")
@@ -176,7 +176,7 @@ def test_fsdp2_on_one_process_and_fsdp_1_are_rejected(run: Runner) -> None:
     assert "error: FSDP2 has no effect on a single process" in alone.err
     (run.folder / "old.yaml").write_text(CONFIG.read_text().replace("fsdp_version: 2", "fsdp_version: 1"))
     launch = [*LAUNCHERS["accelerate"](1)[:3], "--config_file", "old.yaml", "-m", "accel_train", "train"]
-    old = run.program(launch, CUDA_VISIBLE_DEVICES="")
+    old = run.python(launch, CUDA_VISIBLE_DEVICES="")
     assert old.code != 0
     assert "error: FSDP_VERSION=1 asks for FSDP 1, which is not supported" in old.err
     assert "hint: set fsdp_version: 2 in fsdp_config" in old.err

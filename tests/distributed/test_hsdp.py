@@ -21,8 +21,8 @@ from accel_train.training.updater import Updater
 
 update = Updater.update
 
-def damaging(self, micro_batches, number):
-    updated = update(self, micro_batches, number)
+def damaging(self, micro_batches, number, **options):
+    updated = update(self, micro_batches, number, **options)
     if number == 1 and os.environ["RANK"] == "3":
         parameter = next(self.model.parameters())
         self.strategy.local(parameter.detach())[0, 0] += 1
@@ -74,7 +74,7 @@ def test_shard_that_differs_from_its_replica_is_found(run: Runner) -> None:
     ids=["hsdp_cpu_4_processes.yaml", "torchrun"],
 )
 def test_launchers_start_hsdp(run: Runner, words: list[str], options: tuple[str, ...]) -> None:
-    ended = run.program([*words, "train", *flags(SMALL), *options, "--output", "out"])
+    ended = run.python([*words, "train", *flags(SMALL), "--no-report", *options, "--output", "out"])
     assert ended.code == 0, ended.err
     (record,) = read_metrics(run.folder / "out", "run")
     assert (record["strategy"], record["world_size"]) == ("HSDP: 2 replicas × 2 shards", 4)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from helpers.marks import slow
-from helpers.runner import Ended, Runner, read_metrics
+from helpers.runner import Ended, Runner, of_python, read_metrics
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "accelerate_configs"
@@ -35,19 +35,20 @@ FOR_GPUS: dict[str, dict[str, Any]] = {
 """What accelerate reads from the files that need GPUs."""
 
 
-def start(run: Runner, command: str, output: Path) -> Ended:
-    """Run a command line as written, with hidden GPUs."""
-    return run.program(
-        [*command.split(), *SMALL.split(), "--no-report", "--output", str(output)],
+def start(run: Runner, command: str, output: Path, forked: bool = True) -> Ended:
+    """Run a command line, with hidden GPUs; as written, if it is not `forked`."""
+    words = [*command.split(), *SMALL.split(), "--no-report", "--output", str(output)]
+    return (run.python if forked else run.program)(
+        of_python(*words) if forked else words,
         PATH=os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"])),
         CUDA_VISIBLE_DEVICES="",
         HF_HOME=str(output.parent / "hf_home"),  # without a config of the wizard
     )
 
 
-def obtained(run: Runner, command: str, output: Path, names: dict[str, Any]) -> dict[str, Any]:
+def obtained(run: Runner, command: str, output: Path, names: dict[str, Any], forked: bool = True) -> dict[str, Any]:
     """Return these fields of the run record that a command line leaves."""
-    ended = start(run, command, output)
+    ended = start(run, command, output, forked)
     assert ended.code == 0, ended.err
     (record,) = read_metrics(output, "run")
     return {name: record[name] for name in names}
@@ -94,7 +95,8 @@ def test_launcher_starts_what_was_asked(run: Runner, command: str, expected: dic
 
 def test_accelerate_launches_the_script_at_the_root_of_a_clone(tmp_path: Path) -> None:
     expected = ALONE | ACCELERATE
-    assert obtained(Runner(ROOT), "accelerate launch accel_train train", tmp_path / "out", expected) == expected
+    command = "accelerate launch accel_train train"
+    assert obtained(Runner(ROOT), command, tmp_path / "out", expected, forked=False) == expected
 
 
 @pytest.mark.usefixtures("busy_port")
@@ -105,10 +107,14 @@ def test_three_launchers_at_once_give_identical_weights(run: Runner) -> None:
         "torchrun": "torchrun --nproc_per_node 2 -m accel_train train",
     }
     with ThreadPoolExecutor() as pool:
-        records = pool.map(lambda name: obtained(run, commands[name], run.folder / name, PAIR), commands)
+        records = pool.map(
+            lambda name: obtained(run, commands[name], run.folder / name, PAIR, forked=name == "accel_train"), commands
+        )
         assert list(records) == [PAIR | {"launched_by": name} for name in commands]
+    for name in ("accelerate launch", "torchrun"):  # as other tests start them
+        assert obtained(run, commands[name], run.folder / f"{name}, forked", PAIR) == PAIR | {"launched_by": name}
     for weights in ("model.safetensors", "best.safetensors"):
-        assert len({(run.folder / name / weights).read_bytes() for name in commands}) == 1
+        assert len({path.read_bytes() for path in run.folder.glob(f"*/{weights}")}) == 1
 
 
 COUNTS = """

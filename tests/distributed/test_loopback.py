@@ -107,13 +107,13 @@ def test_busy_port_is_one_error(run: Runner, address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, dualstack_ipv6=":" in address) as other:
         port = str(other.getsockname()[1])
-        ended = run(*TRAIN, processes=2, MASTER_PORT=port, timeout=30)
+        ended = run(*TRAIN, processes=2, MASTER_PORT=port)
     assert ended.code == 2
     assert_refused(ended, f"cannot listen at 127.0.0.1:{port}: Address already in use", "set MASTER_PORT to a free one")
 
 
 def test_machine_without_a_loopback_is_one_error(run: Runner) -> None:
     script = ["unshare", "-rn", *LAUNCHERS["accel_train"](1), *TRAIN, "--processes", "2"]
-    ended = run.program(script, timeout=30)
+    ended = run.program(script)
     assert ended.code == 2
     assert_refused(ended, "cannot listen at 127.0.0.1: Network is unreachable", "bring up the network interface lo")

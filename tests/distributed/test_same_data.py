@@ -37,7 +37,7 @@ def both(run: Runner) -> Path:
 
 
 def start(run: Runner, *words: str | Path) -> Ended:
-    return run.script("-c", IN_FOLDER_OF_RANK, *words, processes=2, timeout=30)
+    return run.script("-c", IN_FOLDER_OF_RANK, *words, processes=2)
 
 
 def refused(ended: Ended, difference: str) -> None:

@@ -1,4 +1,7 @@
-"""Debian's SLURM and Open MPI, really run: tasks are one run, which saves when told to stop; none outlives it."""
+"""Debian's SLURM and Open MPI, really run: tasks are one run, which saves when told to stop; none outlives it.
+
+The job that `accel_train job slurm` prints is submitted, queued again, and resumes.
+"""
 
 import os
 import re
@@ -93,7 +96,6 @@ def test_table_has_every_variable_that_srun_and_mpirun_set(run: Runner, start: C
 SCRIPT = """#!/bin/bash
 accel_train {0} --output alone
 accel_train {0} --processes 2 --output own
-srun accel_train {0} --output srun
 srun -n 1 accel_train {0} --processes 2 --output inside
 mpirun -n 2 accel_train {0} --output mpirun
 touch done
@@ -106,15 +108,14 @@ def test_script_of_sbatch_is_one_process_and_starts_what_it_asks_for(run: Runner
     ended = start("sbatch", "-n", "2", "--output", "job.log", "job.sh")
     assert ended.code == 0, ended.err
     wait_until((run.folder / "done").exists, 100)  # sbatch --wait looks every 30 s
-    names = ("alone", "own", "srun", "inside", "mpirun")
+    names = ("alone", "own", "inside", "mpirun")
     assert {name: place(run.folder / name)[:2] for name in names} == {
         "alone": (1, "accel_train"),
         "own": (2, "accel_train"),
-        "srun": (2, "srun"),
         "inside": (2, "accel_train"),
         "mpirun": (2, "mpirun"),
     }
-    assert same_weights(run.folder, "own", "srun", "inside", "mpirun")
+    assert same_weights(run.folder, "own", "inside", "mpirun")
 
 
 @pytest.mark.usefixtures("slurm")
@@ -194,6 +195,98 @@ def endless(run: Runner, request: pytest.FixtureRequest) -> Iterator[Endless]:
             process.wait(10)
 
 
+PACED = """
+import time
+from pathlib import Path
+
+import torch
+
+class Images:
+    classes = ("a", "b")
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        if not Path("go").exists():
+            time.sleep(0.03)
+        return torch.randint(200, (1, 8, 8), generator=torch.Generator().manual_seed(i), dtype=torch.uint8), i % 2
+
+def data():
+    return Images(640), Images(4)
+"""
+"""The code of a module: data whose updates of 32 images take half a second on two processes until there is `go`."""
+OF_JOB = [*("--data", "paced:data", "--model", "mlp", "--batch-size", "8", "--global-batch-size", "32", "--exact")]
+OF_JOB += ["--epochs", "15", "--save-every", "10updates", "--workers", "0", "--device", "cpu", "--report=false"]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("slurm")
+def test_printed_job_saves_when_requeued_and_at_its_time_limit_and_ends_bit_identical(
+    run: Runner, start: Callable[..., Ended]
+) -> None:
+    (run.folder / "paced.py").write_text(PACED)
+    printed = run(
+        "job",
+        "slurm",
+        "--gpus-per-node",
+        "0",
+        "--ntasks-per-node",
+        "2",
+        "--time",
+        "1h",
+        "--grace",
+        "9min",
+        "--",
+        *OF_JOB,
+    )
+    assert printed.code == 0, printed.err
+    (run.folder / "job.sh").write_text(printed.out)
+    job = start("sbatch", "--parsable", "job.sh").out.strip()
+    log = run.folder / f"accel-train-{job}.log"
+
+    def stopped_by(name: str) -> list[int]:
+        """Return the updates at which a signal has stopped the run, each saved."""
+        return [int(update) for update in re.findall(rf"^stopped by {name} after update (\d+) \(saved\)", text(), re.M)]
+
+    def text() -> str:
+        return log.read_text() if log.exists() else ""
+
+    def shown() -> dict[str, str]:
+        words = start("scontrol", "--oneliner", "show", "job", job).out.split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def wait_for_requeue(number: int) -> None:
+        wait_until(lambda: shown()["Restarts"] == str(number) and shown()["JobState"] == "PENDING", 300)
+
+    wait_until(lambda: "saved checkpoint" in text(), 300)
+    assert start("scontrol", "requeue", job).code == 0  # as preemption does
+    wait_until(lambda: bool(stopped_by("SIGTERM")), 300)
+    wait_for_requeue(1)
+    (preempted,) = stopped_by("SIGTERM")
+    assert start("scontrol", "update", f"JobId={job}", "StartTime=now").code == 0  # SLURM would wait two minutes
+    wait_until(lambda: f"saved checkpoint update {preempted // 10 * 10 + 10}" in text(), 300)
+    hours, minutes, _ = map(int, shown()["RunTime"].split(":"))
+    limit = 60 * hours + minutes + 8  # minutes: less than 9 are left
+    assert start("scontrol", "update", f"JobId={job}", f"TimeLimit={limit}").code == 0
+    wait_until(lambda: bool(stopped_by("SIGUSR1")), 300)  # slurmctld looks every 30 s
+    wait_for_requeue(2)
+    (limited,) = stopped_by("SIGUSR1")
+    assert limited > preempted
+    (run.folder / "go").touch()
+    assert start("scontrol", "update", f"JobId={job}", "StartTime=now", "TimeLimit=60").code == 0
+    wait_until(lambda: shown()["JobState"] == "COMPLETED", 300)
+    alone = run("train", *OF_JOB, "--output", "alone")
+    assert alone.code == 0, alone.err
+    resumed = re.findall(r"^resumed at epoch \d+ of 15, update (\d+)$", text(), re.M)
+    assert [int(update) for update in resumed] == [preempted, limited]
+    (folder,) = (run.folder / "runs").iterdir()
+    assert (folder / "model.safetensors").read_bytes() == (run.folder / "alone" / "model.safetensors").read_bytes()
+
+
 def trains_in(process: psutil.Process, folder: Path) -> bool:
     try:
         words = process.cmdline()
@@ -202,23 +295,16 @@ def trains_in(process: psutil.Process, folder: Path) -> bool:
     return str(folder / "out") in words and Path(words[0]).name.startswith("python")
 
 
-@pytest.mark.parametrize(("option", "name", "code"), [((), "SIGTERM", 143), (("--signal=USR1",), "SIGUSR1", 138)])
 def test_scancel_saves_and_ends_the_tasks_of_srun(
-    run: Runner,
-    start: Callable[..., Ended],
-    endless: Endless,
-    slurm: dict[str, str],
-    option: tuple[str, ...],
-    name: str,
-    code: int,
+    run: Runner, start: Callable[..., Ended], endless: Endless, slurm: dict[str, str]
 ) -> None:
     srun, ranks = endless("srun", "-n", "2", "--job-name", "endless")
-    assert start("scancel", *option, "--name", "endless").code == 0
-    assert srun.wait(30) == code
+    assert start("scancel", "--name", "endless").code == 0
+    assert srun.wait(30) == 143
     for rank in ranks:
         wait_for_end(rank, 10)
     log = (run.folder / "log").read_text()
-    assert re.search(rf"^stopped by {name} after update \d+ \(saved\)", log, re.M), log
+    assert re.search(r"^stopped by SIGTERM after update \d+ \(saved\)", log, re.M), log
 
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])

@@ -46,7 +46,7 @@ def first_updates(run: Runner, case: str, place: str) -> tuple[Any, list[float]]
     return safetensors.torch.load_file(folder / "gradient.safetensors")["gradient"], mean_losses(by_rank, 8)
 
 
-@pytest.mark.parametrize("case", [case if case in QUICK else slow(case) for case in CASES])
+@pytest.mark.parametrize("case", [case if case in QUICK else chaos(case) for case in CASES])
 def test_gradient_and_first_losses_in_fp32_are_those_of_one_process(run: Runner, case: str) -> None:
     gradient, first_losses = first_updates(run, case, "one process")
     assert len(first_losses) == 5

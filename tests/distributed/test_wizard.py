@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 
 def launch(run: Runner, file: Path, *flags: str) -> Ended:
     words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file), "-m", "accel_train"]
-    return run.program([*words, "train", *SMALL, *flags, "--no-report", "--output", "out"], **NO_GPUS)
+    return run.python([*words, "train", *SMALL, *flags, "--no-report", "--output", "out"], **NO_GPUS)
 
 
 def errors(ended: Ended) -> list[str]:

@@ -130,7 +130,7 @@ def test_pack_that_somebody_made_with_matching_checksums_is_refused(
     tensors[name][position] = value
     path.write_bytes(safetensors.torch.save(tensors))
     describe(manifest, path, tensors["pixels"].nbytes)
-    ended = place("train", *OPTIONS, "--data", "packed", "--output", "out", timeout=30)
+    ended = place("train", *OPTIONS, "--data", "packed", "--output", "out")
     assert_refused(ended, f"packed/{SHARD} is damaged: picture {position} has ")
 
 
@@ -170,7 +170,7 @@ def test_manifest_that_does_not_fit_the_shards_is_refused(
     record = json.loads(manifest.read_text())
     change(record)
     manifest.write_text(json.dumps(record))
-    assert_refused(place("train", *OPTIONS, "--data", "packed", "--output", "out", timeout=30), message)
+    assert_refused(place("train", *OPTIONS, "--data", "packed", "--output", "out"), message)
 
 
 def cut(path: Path) -> None:

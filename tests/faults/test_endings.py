@@ -14,7 +14,7 @@ import psutil
 import pytest
 from helpers.faults import ENDLESS, JOB_OF_A_SHELL, TINY, Program, Terminal, closing, finished, ranks, started
 from helpers.marks import by_target, slow
-from helpers.processes import wait_for_end, wait_until
+from helpers.processes import SLOWER, wait_for_end, wait_until
 from helpers.runner import LAUNCHERS, read_metrics
 from PIL import Image
 
@@ -122,7 +122,7 @@ def test_terminal_that_is_gone_saves_and_ends_the_run(launcher: str, processes: 
     terminal = Terminal()
     with training(tmp_path, launcher, processes, streams=terminal.streams) as program:
         terminal.close()
-        program.process.join(20)
+        program.process.join(20 * SLOWER)
         code = program.process.exitcode
         assert code == 128 + SIGHUP if launcher == "accel_train" else code != 0
     assert_saved(tmp_path)
@@ -137,7 +137,7 @@ def test_run_finishes_although_the_reader_of_its_output_has_gone(launcher: str, 
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     where = {"launcher": launcher, "processes": processes, "streams": {"out": str(pipe)}}
-    words = (*TINY, "--epochs", "200", "--output", tmp_path / "run")
+    words = (*TINY, "--epochs", "40", "--output", tmp_path / "run")
     with started(tmp_path, *words, **where) as program:  # type: ignore[arg-type]
         read = b""
 
@@ -151,11 +151,11 @@ def test_run_finishes_although_the_reader_of_its_output_has_gone(launcher: str, 
 
         program.wait_for(has_read_3_lines)
         os.close(reader)
-        program.process.join(60)
+        program.process.join(20 * SLOWER)
         assert program.process.exitcode == 0, program.err
         assert launcher != "accel_train" or "the console is closed, the run continues: Broken pipe" in program.err
         assert "Traceback" not in program.err
-    assert epochs(tmp_path / "run") == 200
+    assert epochs(tmp_path / "run") == 40
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
@@ -167,7 +167,7 @@ CLOSED = itertools.product(((1,), (2,), (0, 1, 2)), LAUNCHERS, (1, 2))
     by_target(
         CLOSED,
         quick=[((0, 1, 2), "accel_train", 2)],
-        more=[((1,), "accel_train", 1), ((2,), "accel_train", 1), ((1,), "torchrun", 2), ((2,), "accelerate", 1)],
+        more=[((1,), "accel_train", 1), ((2,), "accel_train", 1)],
     ),
 )
 def test_run_finishes_with_closed_streams(
@@ -175,7 +175,7 @@ def test_run_finishes_with_closed_streams(
 ) -> None:
     where = {"launcher": launcher, "processes": processes, "wrapper": closing(*closed)}
     with started(tmp_path, *BRIEF, "--output", tmp_path / "run", **where) as program:  # type: ignore[arg-type]
-        program.process.join(60)
+        program.process.join(20 * SLOWER)
         assert program.process.exitcode == 0, program.out + program.err
     assert epochs(tmp_path / "run") == 12
     assert (tmp_path / "run" / "model.safetensors").is_file()
@@ -227,7 +227,7 @@ OTHERS = {
 }
 STREAMS = list(itertools.product(OTHERS, ((1,), (2,), (0, 1, 2), "pipe"), (1, 2)))
 QUICK_STREAMS = [("evaluate", "pipe", 2), ("evaluate", (1,), 1)]
-MORE_STREAMS = [("bench", (0, 1, 2), 2), ("bench", "pipe", 1)]
+MORE_STREAMS = [("bench", "pipe", 1)]
 
 
 @pytest.mark.parametrize(

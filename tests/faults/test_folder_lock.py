@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.processes import StartScript, scripts
+from helpers.processes import SLOWER, StartScript, scripts
 
 from accel_train.errors import UserError
 from accel_train.system import folder_lock
@@ -43,7 +43,7 @@ def lock_within(seconds: float, folder: Path) -> None:
     began = time.monotonic()
     lock = FolderLock(folder)
     lock.acquire()
-    assert time.monotonic() - began < seconds
+    assert time.monotonic() - began < SLOWER * seconds
     lock.release()
 
 
@@ -53,7 +53,7 @@ def test_second_process_is_rejected_with_the_holder(start: StartScript, tmp_path
     began = time.monotonic()
     with pytest.raises(UserError) as refusal:
         FolderLock(tmp_path).acquire()
-    assert 3 <= time.monotonic() - began < 5
+    assert 3 <= time.monotonic() - began < 5 * SLOWER
     holder_name = f"process {holder.pid} on host {socket.gethostname()}"
     assert refusal.value.message == f"another run is writing to {tmp_path} ({holder_name})"
     assert "--output" in refusal.value.hint
@@ -83,7 +83,7 @@ def test_killed_holder_loses_the_lock_although_its_child_lives(start: StartScrip
     holder = start(HOLD_WITH_CHILD)
     child = int(holder.line())
     holder.kill()
-    holder.wait(10)
+    holder.wait(10 * SLOWER)
     lock_within(1, tmp_path)
     os.kill(child, 0)
 
@@ -102,7 +102,7 @@ def test_acquire_waits_for_a_holder_that_is_exiting(start: StartScript, tmp_path
     holder = start(HOLD_FOR_A_SECOND)
     holder.prints("locked")
     lock_within(3, tmp_path)
-    assert holder.wait(10) == 0
+    assert holder.wait(10 * SLOWER) == 0
 
 
 def test_acquire_waits_as_long_as_asked(start: StartScript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

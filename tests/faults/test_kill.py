@@ -38,7 +38,7 @@ def kill_after_file_events(program: Program, output: Path, chance: random.Random
     """Kill shortly after a random number of checkpoints were begun, committed or removed."""
     names = _names(output)
     for _ in range(chance.randint(1, 6)):
-        wait_until(lambda names=names: _names(output) != names or not program.process.is_alive(), 60)
+        wait_until(lambda names=names: _names(output) != names or not program.process.is_alive(), 60, pause=0.001)
         names = _names(output)
     time.sleep(chance.choice([0, chance.uniform(0, 0.003), chance.uniform(0, 0.03)]))
     program.kill()

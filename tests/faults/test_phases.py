@@ -13,7 +13,7 @@ import psutil
 import pytest
 from helpers.faults import ENDLESS, JOB_OF_A_SHELL, TINY, Program, Terminal, loader_workers, ranks, started
 from helpers.marks import by_target, chaos, slow
-from helpers.processes import lives, send_signal, wait_for_end, wait_until
+from helpers.processes import SLOWER, lives, send_signal, wait_for_end, wait_until
 from helpers.runner import LAUNCHERS, Runner, read_metrics
 from PIL import Image
 
@@ -120,7 +120,7 @@ def test_terminal_that_is_gone_ends_a_run_in_any_phase(phase: str, processes: in
         reach(program, phase)
         tree = program.tree()
         terminal.close()
-        program.process.join(20)
+        program.process.join(20 * SLOWER)
         for process in tree:
             wait_for_end(process, 10)
     assert program.process.exitcode == (0 if phase == "last save" else 128 + SIGHUP)
@@ -247,7 +247,7 @@ def ended(folder: Path, ending: str, command: str, *words: str | Path, processes
         terminal.close()
         if ending != "terminal":
             os.kill(program.pid, number)
-        program.process.join(20)
+        program.process.join(20 * SLOWER)
         assert program.process.exitcode == 128 + number, program.out + program.err
         for process in tree:
             wait_for_end(process, 10)

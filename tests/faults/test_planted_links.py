@@ -91,7 +91,7 @@ def test_lock_that_is_no_file_is_refused(place: Runner) -> None:
     for folder, command in (("run", WORDS), ("packed", PACK)):
         (place.folder / folder / ".lock").unlink()
         os.mkfifo(place.folder / folder / ".lock")
-        assert_refused(place(*command, timeout=20), f"{folder}/.lock is a FIFO, not a")
+        assert_refused(place(*command), f"{folder}/.lock is a FIFO, not a")
 
 
 def test_profile_is_not_written_through_a_link(place: Runner) -> None:

@@ -30,6 +30,8 @@ MORE = [
     ("torchrun", 1, 2, "SIGUSR1"),
 ]
 """Together, these have every pair of values."""
+STARTED = [("torchrun", 2, 2, "SIGTERM"), ("accelerate", 2, 2, "SIGUSR1")]
+"""Those that are really started; the others are forked."""
 SIGNALS = ("SIGTERM", "SIGUSR1", "SIGINT")
 SOURCE = str(Path(accel_train.__file__).parent)
 
@@ -42,11 +44,13 @@ def assert_signal_saves_and_ends(
     launcher: str,
     processes: int,
     workers: int,
+    forked: bool = True,
 ) -> None:
     """Check that a run ends within 10 s of a signal, with `code` or any failure's, and resumes where it ended."""
     output = folder / "run"
     words = ("--output", output, *ENDLESS)
-    with started(folder, *words, "--workers", str(workers), launcher=launcher, processes=processes) as program:
+    where = {"launcher": launcher, "processes": processes, "forked": forked}
+    with started(folder, *words, "--workers", str(workers), **where) as program:  # type: ignore[arg-type]
         program.wait_for_epoch()
         ranks = program.ranks()
         assert len(ranks) == processes
@@ -81,7 +85,9 @@ def test_signal_saves_and_ends_a_run_that_resumes(
         send_signal(number, *(program.ranks() if to_ranks else [psutil.Process(program.pid)]))
 
     code = 128 + number if launcher == "accel_train" else None
-    assert_signal_saves_and_ends(tmp_path, send, code, launcher=launcher, processes=processes, workers=workers)
+    place = {"launcher": launcher, "processes": processes, "workers": workers}
+    forked = (launcher, processes, workers, name) not in STARTED
+    assert_signal_saves_and_ends(tmp_path, send, code, **place, forked=forked)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

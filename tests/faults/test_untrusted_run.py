@@ -63,7 +63,7 @@ def plant(run: Path, *, model: str | None = None, data: str | None = None) -> No
 def test_model_that_a_run_names_is_not_imported(place: Runner, name: str) -> None:
     shutil.copy(place.folder / "mine.py", place.folder / "plain/log/evil.py")
     plant(place.folder / "plain", model=name)
-    refused = place("evaluate", "plain", timeout=30)
+    refused = place("evaluate", "plain")
     assert_refused(
         refused, f"plain names code of its own: model {name}", f"if you know and trust it, add --model {name}"
     )
@@ -72,7 +72,7 @@ def test_model_that_a_run_names_is_not_imported(place: Runner, name: str) -> Non
 
 def test_repository_of_the_hub_that_a_run_names_is_not_asked_for(place: Runner) -> None:
     plant(place.folder / "plain", model="timm:hf-hub:any/body")
-    refused = place("evaluate", "plain", timeout=30)
+    refused = place("evaluate", "plain")
     assert_refused(refused, "plain names a repository of the hub: timm:hf-hub:any/body", "give a folder that ")
 
 
@@ -81,7 +81,7 @@ def test_data_that_a_run_names_are_not_imported(place: Runner, name: str) -> Non
     shutil.copy(place.folder / "mine.py", place.folder / "plain/log/evil.py")
     plant(place.folder / "plain", data=name)
     message, hint = f"plain names code of its own: data {name}", f"if you know and trust it, add --data {name}"
-    assert_refused(place("evaluate", "plain", timeout=30), message, hint)
+    assert_refused(place("evaluate", "plain"), message, hint)
     assert not (place.folder / "imported").exists()
 
 
@@ -107,7 +107,7 @@ def test_config_file_of_a_run_imports_no_code(place: Runner, name: str) -> None:
     plant(place.folder / "plain", model=name)
     words = ("train", *OPTIONS, "--config", "plain/config.yaml", "--output", "new")
     assert_refused(
-        place(*words, timeout=30),
+        place(*words),
         f"plain/config.yaml names code of its own: model {name}",
         f"if you know and trust it, add --model {name}",
     )
@@ -168,7 +168,7 @@ def test_run_with_own_code_is_resumed_by_its_command(place: Runner) -> None:
 def test_description_with_a_wrong_value_is_refused(place: Runner, changed: dict[str, object], problem: str) -> None:
     path = place.folder / "plain/config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    assert_refused(place("evaluate", "plain", timeout=20), f"plain/config.json is damaged: {problem}")
+    assert_refused(place("evaluate", "plain"), f"plain/config.json is damaged: {problem}")
 
 
 def test_weights_of_another_model_are_refused(place: Runner) -> None:
@@ -192,7 +192,7 @@ def test_weights_of_another_model_are_refused(place: Runner) -> None:
 def test_model_larger_than_its_weights_is_not_built(place: Runner, changed: dict[str, object], problem: str) -> None:
     path = place.folder / "plain/config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    refused = place("evaluate", "plain", timeout=20)
+    refused = place("evaluate", "plain")
     assert_refused(refused, f"the weights in plain are not those of its config.json: {problem}")
 
 
@@ -200,7 +200,7 @@ def test_model_larger_than_its_weights_is_not_built(place: Runner, changed: dict
 def test_evaluation_does_not_wait_for_a_fifo(place: Runner, name: str) -> None:
     (place.folder / "plain" / name).unlink()
     os.mkfifo(place.folder / "plain" / name)
-    assert_refused(place("evaluate", "plain", timeout=20), f"plain/{name}", "it is a FIFO")
+    assert_refused(place("evaluate", "plain"), f"plain/{name}", "it is a FIFO")
 
 
 def test_names_out_of_files_are_printed_escaped(place: Runner) -> None:

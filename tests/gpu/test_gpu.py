@@ -27,6 +27,21 @@ def test_first_losses_equal_those_on_a_cpu(run: Runner) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+@pytest.mark.parametrize("optimizer", ["lars", "lamb", "novograd", "muon"])
+def test_first_losses_of_an_optimizer_of_ours_equal_those_on_a_cpu_after_resuming_too(
+    run: Runner, optimizer: str
+) -> None:
+    losses = []
+    for device in ("cpu", "cuda"):
+        folder = run.folder / device
+        options = ("--device", device, "--optimizer", optimizer, "--log-every", "1", "--output", folder)
+        for epochs in ("1", "2"):
+            assert run("train", *options, "--limit", "192", "--epochs", epochs, forked=False).code == 0
+        losses.append([record["local_loss"] for record in read_metrics(folder, "progress")])
+    assert len(losses[0]) == len(losses[1]) > 5
+    assert losses[1][:5] == pytest.approx(losses[0][:5], rel=1e-3)
+
+
 def test_evaluation_gives_the_results_of_the_run(run: Runner) -> None:
     folder = run.folder / "run"
     assert run("train", "--device", "cuda", "--epochs", "2", "--output", folder, forked=False).code == 0

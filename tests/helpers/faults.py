@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from helpers import warm
-from helpers.processes import wait_until
+from helpers.processes import SLOWER, wait_until
 from helpers.runner import LAUNCHERS, clean_environment, without_report
 
 ON_CPU = ("--device", "cpu", "--threads", "1")
@@ -88,11 +88,11 @@ class Program:
         self.wait_for(lambda: "\nepoch " in self.out)
 
     def wait(self, seconds: float = 60) -> int:
-        """Return the exit code when no process is left, and fail if that takes longer."""
+        """Return the exit code when no process is left, and fail if that takes longer (see `SLOWER`)."""
         began = time.monotonic()
-        self.process.join(seconds)
-        assert self.process.exitcode is not None, f"runs after {seconds} s\n{self.out}{self.err}"
-        wait_until(lambda: not self.alive(), max(0.5, began + seconds - time.monotonic()))
+        self.process.join(SLOWER * seconds)
+        assert self.process.exitcode is not None, f"runs after {SLOWER * seconds} s\n{self.out}{self.err}"
+        wait_until(lambda: not self.alive(), seconds)
         print(f"ended after {time.monotonic() - began:.1f} s")  # shown by `pytest -rP`
         return self.process.exitcode
 
@@ -125,8 +125,8 @@ def started(
 ) -> Iterator[Program]:
     """Start `accel_train COMMAND WORDS` in a folder, by a launcher with these options; in the end kill what is left.
 
-    Other launchers than accel_train's own are never forked, nor is a command with a `wrapper`, which starts it, or with
-    `streams`: other files for `out` and `err`, such as a terminal.
+    A `wrapper` starts the command; if it is no Python, nothing is forked. `streams` are other files for `out` and
+    `err`, such as a terminal.
     """
     opened = Path(tempfile.mkdtemp(prefix="streams_", dir=folder))
     for name in ("out", "err"):
@@ -145,7 +145,7 @@ def started(
             folder=folder,
             environment={**clean_environment(), "HF_HOME": str(opened), **environment},
             streams=opened,
-            forked=forked and launcher == "accel_train" and not (wrapper or streams),
+            forked=forked and started[0] == sys.executable,
         ),
         opened,
     )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+SLOWER = 10
+"""How much longer everything may take on a busy machine than the seconds that tests name."""
 StartScript = Callable[[str], "Script"]
 
 
@@ -23,9 +25,9 @@ class Script(subprocess.Popen[str]):
     def prints(self, line: str) -> None:
         assert self.line() == line
 
-    def ends(self, seconds: float = 10) -> tuple[int, str]:
+    def ends(self) -> tuple[int, str]:
         """Return exit code and stderr."""
-        _, err = self.communicate(timeout=seconds)
+        _, err = self.communicate(timeout=10 * SLOWER)
         return self.returncode, err
 
 
@@ -63,11 +65,12 @@ def send_signal(number: int, *processes: psutil.Process) -> None:
             process.send_signal(number)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.005) -> None:
+    """Wait for a condition, and fail if not even a machine `SLOWER` times slower would need so long."""
+    deadline = time.monotonic() + SLOWER * seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.001)
+        assert time.monotonic() < deadline, f"not within {SLOWER * seconds} s"
+        time.sleep(pause)
 
 
 def wait_for_end(process: psutil.Process, seconds: float) -> None:

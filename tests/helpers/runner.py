@@ -60,22 +60,26 @@ class Runner:
         *arguments: str | Path,
         processes: int = 1,
         launcher: str = "accel_train",
-        timeout: float = 120,
+        timeout: float = 250,
         forked: bool = True,
         **environment: str,
     ) -> Ended:
-        """Run accel_train on N processes of one thread each; other launchers are never forked.
-
-        `train` writes no report, unless ``--report`` is given.
-        """
+        """Run accel_train on N processes of one thread each; `train` writes no report, unless ``--report`` is given."""
         words = [*LAUNCHERS[launcher](processes), *without_report(*map(str, arguments))]
         if launcher == "accel_train" and processes > 1:
             words += ["--processes", str(processes)]
-        if forked and launcher == "accel_train":
-            return self._finish([words], timeout, [environment])
-        return self.program(words, timeout=timeout, **environment)
+        return (self.python if forked else self.program)(words, timeout=timeout, **environment)
 
-    def tasks(self, *words: str | Path, environments: Sequence[Mapping[str, str]], timeout: float = 120) -> Ended:
+    def python(self, words: Sequence[str | Path], timeout: float = 250, **environment: str) -> Ended:
+        """Run a command that begins with `sys.executable`, forked, and so are the ranks that it starts."""
+        return self._finish([[*map(str, words)]], timeout, [environment])
+
+    def after(self, commands: str, *words: str | Path, timeout: float = 250) -> Ended:
+        """Run accel_train, forked, after commands of a shell: mounts, limits, variables, other streams."""
+        command = [*LAUNCHERS["accel_train"](1), *without_report(*map(str, words))]
+        return self._finish([command], timeout, [{}], after=commands)
+
+    def tasks(self, *words: str | Path, environments: Sequence[Mapping[str, str]], timeout: float = 250) -> Ended:
         """Run accel_train, or the script after `-c`, in a forked process per environment, as srun and mpirun do.
 
         When one fails, the others are killed.
@@ -83,7 +87,7 @@ class Runner:
         command = [*(() if words[0] == "-c" else LAUNCHERS["accel_train"](1)[1:]), *without_report(*map(str, words))]
         return self._finish([[sys.executable, *command]] * len(environments), timeout, environments)
 
-    def script(self, *words: str | Path, processes: int, timeout: float = 120, **environment: str) -> Ended:
+    def script(self, *words: str | Path, processes: int, timeout: float = 250, **environment: str) -> Ended:
         """Run a Python script, or `-c CODE`, on forked ranks with the environment that a launcher gives them.
 
         When one fails, the others are killed.
@@ -91,7 +95,7 @@ class Runner:
         environments = [environment | of_rank for of_rank in rank_environments(processes)]
         return self._finish([[sys.executable, *map(str, words)]] * processes, timeout, environments)
 
-    def program(self, words: Sequence[str], timeout: float = 120, **environment: str) -> Ended:
+    def program(self, words: Sequence[str], timeout: float = 250, **environment: str) -> Ended:
         """Start any program; after `timeout` seconds its process group is killed."""
         process = subprocess.Popen(
             words,
@@ -114,13 +118,17 @@ class Runner:
         return Ended(process.returncode, out, err)
 
     def _finish(
-        self, commands: Sequence[Sequence[str]], timeout: float, environments: Sequence[Mapping[str, str]]
+        self,
+        commands: Sequence[Sequence[str]],
+        timeout: float,
+        environments: Sequence[Mapping[str, str]],
+        after: str = "",
     ) -> Ended:
         """Run forked programs until all have ended or one has failed, and collect their output."""
         with tempfile.TemporaryDirectory() as name:
             streams = Path(name)
             processes = [
-                warm.start(words, folder=self.folder, environment=self._environment(own), streams=streams)
+                warm.start(words, folder=self.folder, environment=self._environment(own), streams=streams, after=after)
                 for words, own in zip(commands, environments, strict=True)
             ]
             try:
@@ -138,6 +146,13 @@ class Runner:
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**clean_environment(), "HF_HOME": str(self.folder / "hf_home"), **more}
+
+
+def of_python(program: str, *words: str | Path) -> list[str]:
+    """Return a command line of accel_train, accelerate or torchrun as one of Python, which can be forked."""
+    if program == "accelerate":
+        program, *words = f"accelerate.commands.{words[0]}", *words[1:]
+    return [sys.executable, "-m", {"torchrun": "torch.distributed.run"}.get(program, program), *map(str, words)]
 
 
 def without_report(*words: str) -> list[str]:
@@ -172,11 +187,15 @@ def _wait(processes: Sequence[BaseProcess], seconds: float) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
-def rank_environments(processes: int) -> list[dict[str, str]]:
-    """Return the variables by which a launcher tells each rank its place."""
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+def rank_environments(processes: int) -> list[dict[str, str]]:
+    """Return the variables by which a launcher tells each rank its place."""
+    port = free_port()
     places: list[dict[str, object]] = [
         {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_PORT": port}
         for rank in range(processes)

@@ -2,12 +2,13 @@
 
 import os
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pexpect
+
+from helpers.terminal import OnTerminal
 
 MENU = r"([^\r\n]*\?[^\r\n]*)\s+Please select[^\r]*enter\s(.*)\x1b\[\?25l"  # it ends by hiding the cursor
 FIELD = r"([^\r\n]*(?:\?|:|\]|ran)) ?$"
@@ -46,22 +47,19 @@ def walk(file: Path, answers: Mapping[str, str], **environment: str) -> Walk:
     A number is the choice of a menu.
     """
     words = ["-m", "accelerate.commands.accelerate_cli", "config", "--config_file", str(file)]
-    environ = os.environ | environment
-    wizard = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=60, dimensions=(60, 400), env=environ)
+    where = {"folder": file.parent, "environment": os.environ | environment, "forked": not environment}
     questions = []
-    try:
+    with OnTerminal(words, columns=400, **where) as wizard:  # type: ignore[arg-type]
         while (kind := wizard.expect([MENU, FIELD, pexpect.EOF])) < 2:
             text = _COLOURS.sub("", wizard.match[1]).strip(" -")
             key = next((key for key in answers if key in text), "")
             if kind == 0:
                 questions.append(Question(text, _choices(wizard.match[2])))
-                wizard.send(_select(answers[key]) if key else "\r")
+                wizard.press(_select(answers[key]) if key else "\r")
             else:
                 questions.append(Question(text, tuple(other for both, other in _YES_NO.items() if both in text)))
                 wizard.send(f"{answers.get(key, '')}\r")
-    finally:
-        wizard.close()
-    return Walk(answers, tuple(questions), wizard.exitstatus)
+        return Walk(answers, tuple(questions), wizard.ends())
 
 
 def all_walks(folder: Path, base: Mapping[str, str], known: Collection[str] = ()) -> Iterator[tuple[Walk, Path]]:

@@ -32,6 +32,7 @@ def test_epoch_record_has_the_fields_that_checkpoints_store() -> None:
         *("kind", "epoch", "update", "train_loss", "train_accuracy", "val_loss", "val_accuracy", "ema_val_loss"),
         *("ema_val_accuracy", "lr", "images_per_second", "seconds", "best"),
         *("val_balanced_accuracy", "ema_val_balanced_accuracy"),
+        *("noise_scale", "noise_scale_low", "noise_scale_high"),
     ]
 
 

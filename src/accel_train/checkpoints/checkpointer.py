@@ -27,8 +27,8 @@ from accel_train.training.state import TrainingState
 
 _TENSORS = "tensors"
 _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "average."
-_COUNTER = "step"
-"""Of the optimizer's tensors, the only one that has not the shape of its parameter."""
+_COUNTER, _NORM = "step", "second_moment"
+"""The optimizer's tensors that are single numbers; all others have the shape of their parameter."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,18 @@ class TrainedTensors:
     def allocate_optimizer_state(self, names: dict[str, Any]) -> None:
         """Allocate the optimizer's tensors by a checkpoint's metadata; torch would only with the first update.
 
-        They are of a parameter's shape, or count its updates. A fused kernel would write beyond any others.
+        They are of a parameter's shape, or single numbers. A fused kernel would write beyond any others.
         """
         for name, parameter in self.model.named_parameters():
             prefix = f"{_OPTIMIZER}{name}."
             for slot in (key.removeprefix(prefix) for key in names if key.startswith(prefix)):
-                self.optimizer.state[parameter][slot] = (
-                    torch.zeros((), device=parameter.device)
-                    if slot == _COUNTER
-                    else torch.zeros_like(parameter.detach())
-                )
+                self.optimizer.state[parameter][slot] = _allocated(parameter.detach(), slot)
+
+
+def _allocated(parameter: Tensor, slot: str) -> Tensor:
+    if slot in (_COUNTER, _NORM):
+        return torch.zeros((), dtype=torch.float32 if slot == _COUNTER else parameter.dtype, device=parameter.device)
+    return torch.zeros_like(parameter)
 
 
 class Checkpointer:

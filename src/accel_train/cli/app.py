@@ -1,4 +1,4 @@
-"""Registers the commands, and reports an error as one error line and one hint line."""
+"""Runs a command, and reports an error as one error line and one hint line."""
 
 import logging
 import os
@@ -13,19 +13,7 @@ from typing import Annotated
 import typer
 
 from accel_train import __version__
-from accel_train.cli.bench import bench
-from accel_train.cli.check import check
-from accel_train.cli.compare import compare
-from accel_train.cli.evaluate import evaluate
-from accel_train.cli.export import export
-from accel_train.cli.options import OptionsWithValues
-from accel_train.cli.pack import pack
-from accel_train.cli.predict import predict
-from accel_train.cli.preview import preview
-from accel_train.cli.replay import replay
-from accel_train.cli.report import report
-from accel_train.cli.runs import runs
-from accel_train.cli.train import train
+from accel_train.cli.commands import Commands
 from accel_train.cli.usage import usage_error
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
 from accel_train.distributed.launcher import USERS_MISTAKE
@@ -40,23 +28,12 @@ from accel_train.system.signals import StopSignals
 _SECONDS_FOR_LOCAL_RANK_0 = 3.0
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Train image classifiers: the same run on one CPU or on many GPUs.",
 )
-app.command(cls=OptionsWithValues, epilog="`accel_train train --help-all` shows all options.")(train)
-app.command(cls=OptionsWithValues)(evaluate)
-app.command(cls=OptionsWithValues)(predict)
-app.command(cls=OptionsWithValues)(export)
-app.command(cls=OptionsWithValues)(bench)
-app.command(cls=OptionsWithValues)(pack)
-app.command(cls=OptionsWithValues)(check)
-app.command(cls=OptionsWithValues, epilog="`accel_train preview --help-all` shows all options.")(preview)
-app.command(cls=OptionsWithValues)(report)
-app.command(cls=OptionsWithValues)(runs)
-app.command(cls=OptionsWithValues)(compare)
-app.command(cls=OptionsWithValues)(replay)
 
 
 def _show_version(wanted: bool) -> None:

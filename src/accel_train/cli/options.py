@@ -14,13 +14,30 @@ from accel_train.config.fields import Config, Everyday, choices_of, expand_home,
 from accel_train.config.import_string import check_code_in_file
 from accel_train.config.load import make_config, merged, read_yaml
 from accel_train.errors import UserError
+from accel_train.recipes import read as recipes
 
 Command = Callable[..., None]
 _TRUTH = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 _ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="YAML file of options, such as a run's config.yaml; flags win."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="YAML file of options, such as a run's config.yaml; flags win. --recipe NAME: one of ours.",
+    ),
+]
+
+
+_Recipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        metavar="NAME",
+        help="Options of a recipe, one of `accel_train recipes`; flags win.",
+        hidden=True,
+        autocompletion=lambda incomplete: [name for name in recipes.names() if name.startswith(incomplete)],
+    ),
 ]
 
 
@@ -87,20 +104,22 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
 
     `origins` maps each given value to its source: "flag", or the name of the file of ``--config``. A parameter
     `signals` gets the process's StopSignals. Other parameters remain options of the command. If the options are `many`,
-    ``--config`` reads them from a file, ``--help`` shows only those marked Everyday, and ``--help-all`` all.
+    ``--config`` reads them from a file and ``--recipe`` from one of ours, ``--help`` shows only those marked Everyday,
+    and ``--help-all`` all.
     """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(context: typer.Context, **given: Any) -> None:
             given.pop("help_all", None)
-            path = given.pop("config_file", None)
+            path, recipe = given.pop("config_file", None), given.pop("recipe", None)
             flags = {name: given.pop(name) for name in kind.model_fields}
             flags = {name: value for name, value in flags.items() if _is_given(context, name)}
-            from_file = merged(read_yaml(path, set(kind.model_fields)), flags) if path else {}
+            from_file, origin = _from_file(kind, path, recipe)
+            from_file = merged(from_file, flags)
             if path:
                 check_code_in_file(expand_home(path), from_file)
-            origins = {name: str(path) for name in from_file} | dict.fromkeys(flags, "flag")
+            origins = dict.fromkeys(from_file, origin) | dict.fromkeys(flags, "flag")
             if "signals" in inspect.signature(command).parameters:
                 given["signals"] = context.obj
             command(config=make_config(kind, {**from_file, **flags}, origins), origins=origins, **given)
@@ -113,13 +132,24 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
     return decorate
 
 
+def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], str]:
+    """Return the values of ``--config`` or ``--recipe``, and their origin."""
+    if path and recipe:
+        raise UserError(f"--config {path} and --recipe {recipe} exclude each other", "leave one of them out")
+    if recipe is not None:
+        found = recipes.find(recipe)
+        return found.values(set(kind.model_fields)), found.origin
+    return (read_yaml(path, set(kind.model_fields)), str(path)) if path else ({}, "")
+
+
 def _signature(command: Command, kind: type[Config], many: bool) -> inspect.Signature:
     """Return what Typer makes options of: the command's own parameters, ours for many, and the config's fields."""
     filled_here = ("config", "origins", "signals")
     parameters = inspect.signature(command).parameters.values()
     own = [_keyword(p.name, p.default, p.annotation) for p in parameters if p.name not in filled_here]
     if many:
-        own = [_keyword("config_file", None, _ConfigFile), *own, _keyword("help_all", False, _HelpAll)]
+        files = [_keyword("config_file", None, _ConfigFile), _keyword("recipe", None, _Recipe)]
+        own = [*files, *own, _keyword("help_all", False, _HelpAll)]
     shown = marked(kind, Everyday) if many else kind.model_fields.keys()
     options = [_option(kind, name, hidden=name not in shown) for name in kind.model_fields]
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -129,10 +159,12 @@ def _signature(command: Command, kind: type[Config], many: bool) -> inspect.Sign
 def _option(kind: type[Config], name: str, *, hidden: bool) -> inspect.Parameter:
     """Return the parameter of a field: a flag, or texts, which pydantic reads like the values of a file."""
     field = kind.model_fields[name]
-    default = "" if field.default is None or field.default is False else f" Default: {field.default}."
+    without = field.is_required() or field.default is None or field.default is False
+    default = "" if without else f" Default: {field.default}."
+    required = " Required." * field.is_required()
     value, choices = _value_type(field.annotation), choices_of(kind, name)
     option = typer.Option(
-        help=help_of(kind, name) + default,
+        help=help_of(kind, name) + default + required,
         rich_help_panel=panel_of(kind, name),
         show_default=False,
         hidden=hidden,
@@ -140,7 +172,7 @@ def _option(kind: type[Config], name: str, *, hidden: bool) -> inspect.Parameter
         autocompletion=_completion(choices) if choices else None,
     )
     for_typer = bool if value is bool else list[str] if _is_list(field.annotation) else str
-    return _keyword(name, field.default, Annotated[for_typer | None, option])
+    return _keyword(name, None if field.is_required() else field.default, Annotated[for_typer | None, option])
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

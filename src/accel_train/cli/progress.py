@@ -1,4 +1,4 @@
-"""The progress of a command that takes one picture after another."""
+"""The progress of a command that does one thing after another, such as decoding pictures."""
 
 import os
 import sys
@@ -19,18 +19,18 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 class ShowProgress(Protocol):
     def __call__(self, done: int) -> None:
-        """Show the number of pictures done."""
+        """Show how many are done."""
         ...
 
 
 @contextmanager
-def progress(pictures: int, stream: TextIO | None = None) -> Iterator[ShowProgress]:
+def progress(total: int, stream: TextIO | None = None, what: str = "picture") -> Iterator[ShowProgress]:
     """Yield a function that shows progress, on stdout by default: a bar on a terminal, else a line every 10 s."""
     stream = stream or sys.stdout
     began = time.monotonic()
 
     def left(done: int) -> str:
-        return f"{rough_duration((time.monotonic() - began) * (pictures - done) / max(1, done))} left"
+        return f"{rough_duration((time.monotonic() - began) * (total - done) / max(1, done))} left"
 
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         next_line = began + _SECONDS_BETWEEN_LINES
@@ -38,7 +38,7 @@ def progress(pictures: int, stream: TextIO | None = None) -> Iterator[ShowProgre
         def write_line(done: int) -> None:
             nonlocal next_line
             if time.monotonic() >= next_line:
-                say(f"{done:,} of {quantity(pictures, 'picture')}, {left(done)}", stream)
+                say(f"{done:,} of {quantity(total, what)}, {left(done)}", stream)
                 next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
 
         yield write_line
@@ -49,7 +49,7 @@ def progress(pictures: int, stream: TextIO | None = None) -> Iterator[ShowProgre
     # Without auto-refresh: its thread could hold a lock while workers are forked.
     columns = (BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     bar = Progress(*columns, console=Console(file=stream), auto_refresh=False, transient=True, expand=True)
-    task = bar.add_task("", total=pictures, left="")
+    task = bar.add_task("", total=total, left="")
 
     def draw(done: int) -> None:
         with suppress(OSError):

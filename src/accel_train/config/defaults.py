@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from accel_train.config.import_string import is_function_name
+
 CENTRE_SHARE = 224 / 256
 """Side of the square that is cropped from a picture, as a fraction of its shorter side: the usual evaluation crop."""
 MOST_PIXELS = 2**27
@@ -116,3 +118,16 @@ DATA_DEFAULTS: dict[str, DataDefaults] = {
     "folder": _pictures("resnet18", epochs=20, augment="standard"),
 }
 """By kind of data set: the name of a built-in one, synthetic, module (a user's function) or folder."""
+
+_TRAINING_IMAGES = {
+    **{"digits": 1438, "mnist": 60_000, "kmnist": 60_000, "fashion-mnist": 60_000, "svhn": 73_257},
+    **dict.fromkeys(("cifar10", "cifar100"), 50_000),
+}
+
+
+def kind_of_data(name: str) -> tuple[str, int | None]:
+    """Return the key in :data:`DATA_DEFAULTS` of a value of ``--data``, and the training images of a published set."""
+    kind = name.partition(":")[0]
+    if kind in DATA_DEFAULTS and kind not in ("module", "folder"):
+        return kind, _TRAINING_IMAGES.get(kind)
+    return "module" if is_function_name(name) else "folder", None

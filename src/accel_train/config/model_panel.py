@@ -1,10 +1,11 @@
 """The options of the model: a panel of the help."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, model_validator
 
 from accel_train.config.fields import Config, Everyday, Placement, UserName
+from accel_train.errors import UserError
 
 
 class Model(Config):
@@ -13,7 +14,7 @@ class Model(Config):
     panel = "Model"
 
     model: Annotated[str | None, Everyday()] = None
-    """Network: cnn, mlp, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, timm:NAME,
+    """Network: cnn, mlp, airbench, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, timm:NAME,
     timm:hf-hub:OWNER/NAME or my.module:function. Default: by data set."""
     weights: Annotated[UserName, Everyday()] = "none"
     """Weights to start from: DEFAULT or another name that torchvision or timm gives them, such as IMAGENET1K_V2; a run
@@ -21,6 +22,14 @@ class Model(Config):
     stochastic_depth: Annotated[float | None, Field(ge=0, lt=1)] = None
     """Probability that an image skips the last residual block in training; it falls linearly to 0 at the first.
     Default: the model's."""
+    zero_init_residual: bool | None = None
+    """Start with γ = 0 in the last BatchNorm of each residual block, so that blocks are identities at first. Default:
+    the model's, which is yes for ResNets."""
+    head_init_std: PositiveFloat | None = None
+    """Standard deviation of the head's first weights, such as 0.01. Default: the model's."""
+    batch_norm_momentum: Annotated[float | None, Field(gt=0, le=1)] = None
+    """Weight of a new batch in BatchNorm's running statistics; higher for short runs. Default: the model's, mostly
+    0.1."""
     compile: bool = False
     """Compile the model: the first update takes a minute, the others less time on a GPU. CPUs gain little."""
     cudnn_benchmark: bool = False
@@ -28,6 +37,20 @@ class Model(Config):
     different ones."""
     activation_checkpointing: Annotated[bool, Placement()] = False
     """Compute the activations inside each block again in the backward pass: less memory, about a third more time."""
+
+    @model_validator(mode="after")
+    def _refuse_initialization_without_effect(self) -> Self:
+        if not self.starts_from_weights:
+            return self
+        if self.zero_init_residual is not None:
+            option = "--zero-init-residual" if self.zero_init_residual else "--no-zero-init-residual"
+            raise UserError(f"{option} has no effect with --weights {self.weights}", "leave one of them out")
+        if self.head_init_std is not None:
+            raise UserError(
+                f"--head-init-std {self.head_init_std:g} has no effect with --weights {self.weights}",
+                "leave one of them out: a new head starts small",
+            )
+        return self
 
     @property
     def starts_from_weights(self) -> bool:

@@ -38,7 +38,7 @@ class OptimizerSpec:
     """All that a run needs to know of an optimizer."""
 
     make: str
-    """Import string of its class; called with parameter groups, `lr`, `fused`, `foreach` and :meth:`settings`."""
+    """Import string of its class; called with parameter groups, `lr` and :meth:`settings`."""
     weight_decay: float
     """Default of ``--weight-decay``."""
     scaling: str
@@ -51,6 +51,10 @@ class OptimizerSpec:
     """Default learning rates by the start of the model's name; the last row is for all other models."""
     fine_tuning_rates: Mapping[str, Rate] = field(default_factory=dict)
     """Likewise, if training starts from given weights."""
+    has_kernels: bool = True
+    """Whether it takes `fused` and `foreach`, which choose one of torch's kernels."""
+    hidden_apart: bool = False
+    """Whether it treats the matrices of hidden layers otherwise, which are groups of parameters of their own."""
     scales_betas: bool = False
     """Whether it takes Adam's betas and epsilon, which the sqrt scaling rule adapts to the global batch."""
 
@@ -98,13 +102,69 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             "": Rate(0.001, max_lr=0.002),
         },
         fine_tuning_rates={
-            **dict.fromkeys(("cnn", "mlp"), Rate(0.002, max_lr=0.004)),
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.008, max_lr=0.016)),
             **dict.fromkeys((*TRANSFORMERS, *_WITHOUT_NORM), Rate(2e-4, max_lr=4e-4)),
-            "": Rate(0.002, max_lr=0.004),
+            "": Rate(0.008, max_lr=0.016),
         },
         weight_decay=0.05,
         scaling="sqrt",
         states_per_weight=2,
+        scales_betas=True,
+    ),
+    "lars": OptimizerSpec(
+        make="accel_train.training.lars:LARS",
+        # The coefficient of You et al. 2017, 0.001, is for rates of 2 to 20, with which biases diverge. That of NVIDIA
+        # LARC gives the same steps at a twentieth of the rate.
+        arguments={"momentum": 0.9, "trust_coefficient": 0.02},
+        rates={
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.8, max_lr=1.6)),
+            "": Rate(0.1, max_lr=1.6),  # You et al. 2017, Table 3, by the square root rule
+        },
+        fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(0.02, max_lr=0.1)), "": Rate(0.1, max_lr=0.4)},
+        weight_decay=5e-4,
+        scaling="sqrt",
+        states_per_weight=1,
+        has_kernels=False,
+    ),
+    "lamb": OptimizerSpec(
+        make="accel_train.training.lamb:LAMB",
+        arguments={"betas": (0.9, 0.999), "eps": 1e-6},
+        rates={
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.016, max_lr=0.064)),
+            "": Rate(0.0035, max_lr=0.04),  # You et al. 2020: 0.04 at 32,768 for ResNet-50, by the square root rule
+        },
+        fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(7e-4, max_lr=0.003)), "": Rate(0.0035, max_lr=0.014)},
+        weight_decay=0.01,
+        scaling="sqrt",
+        states_per_weight=2,
+        has_kernels=False,
+    ),
+    "novograd": OptimizerSpec(
+        make="accel_train.training.novograd:NovoGrad",
+        arguments={"betas": (0.95, 0.98), "eps": 1e-8},
+        rates={
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.04, max_lr=0.05)),
+            "": Rate(0.005, max_lr=0.02),  # Ginsburg et al. 2019: 0.01 at 1,024 for ResNet-50
+        },
+        fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(5e-4, max_lr=0.002)), "": Rate(0.005, max_lr=0.01)},
+        weight_decay=0.002,
+        scaling="sqrt",
+        states_per_weight=1,
+        has_kernels=False,
+    ),
+    "muon": OptimizerSpec(
+        make="accel_train.training.muon:Muon",
+        arguments={"momentum": 0.95},
+        rates={
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.008, max_lr=0.016)),
+            "": Rate(0.001, max_lr=0.002),  # that of AdamW: Liu et al. 2025, §2.2
+        },
+        fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(2e-4, max_lr=4e-4)), "": Rate(0.002, max_lr=0.004)},
+        weight_decay=0.05,
+        scaling="sqrt",
+        states_per_weight=1,
+        has_kernels=False,
+        hidden_apart=True,
         scales_betas=True,
     ),
 }

@@ -96,7 +96,8 @@ class Optimization(Config):
     panel = "Optimization"
 
     optimizer: Annotated[OptimizerName | None, Everyday()] = None
-    """Optimizer; sgd has Nesterov momentum 0.9. Default: sgd; adamw for transformers with --weights."""
+    """Optimizer; sgd has Nesterov momentum 0.9, and lars, lamb and novograd are for large batches. Default: sgd; adamw
+    for transformers with --weights."""
     precision: Annotated[Precision | None, Everyday()] = None
     """Precision of the computation; fp64 is for comparing runs. Default: the launcher's, else fp32."""
     weight_decay: NonNegativeFloat | None = None

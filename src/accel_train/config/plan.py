@@ -86,7 +86,7 @@ def make_plan(
     """
     per_process = config.accumulate if batch_size is None else None
     batch_size = batch_size or config.batch_size
-    global_batch = _global_batch(config.global_batch_size, batch_size, per_process, processes // stages, stages)
+    global_batch = images_per_update(config.global_batch_size, batch_size, per_process, processes // stages, stages)
     updates_per_epoch, images_dropped = divmod(train_images, global_batch)
     if updates_per_epoch == 0:
         raise UserError(*_too_large(config, global_batch, processes // stages, stages, per_process or 1, train_images))
@@ -105,10 +105,14 @@ def make_plan(
     )
 
 
-def _global_batch(
+def images_per_update(
     global_batch_size: int | None, batch_size: int, per_replica: int | None, replicas: int, stages: int
 ) -> int:
-    """Return the images per update; `per_replica` micro-batches are asked of each replica, if that is not None."""
+    """Return the global batch; `per_replica` micro-batches are asked of each replica, if that is not None.
+
+    Raises:
+        UserError: the batch sizes do not fit each other or the processes.
+    """
     if global_batch_size is None:
         return batch_size * replicas * (per_replica or 1)
     micro_batches, rest = divmod(global_batch_size, batch_size)

@@ -53,7 +53,7 @@ def asked_of_accelerate(environ: Mapping[str, str] = os.environ) -> Asked | None
         if options is None and LAUNCHER_PID in environ:
             options = _options(psutil.Process(parent.ppid()).cmdline())
         if options is not None:
-            return _read(options, environ)
+            return read_command(options, environ)
     return None
 
 
@@ -82,7 +82,8 @@ def _options(words: Sequence[str]) -> Sequence[str] | None:
     return None
 
 
-def _read(words: Sequence[str], environ: Mapping[str, str]) -> Asked:
+def read_command(words: Sequence[str], environ: Mapping[str, str]) -> Asked:
+    """Return what the words after `accelerate launch` ask for, in a process with this environment."""
     import yaml
     from accelerate.commands.config.config_args import default_config_file
     from accelerate.commands.launch import launch_command_parser

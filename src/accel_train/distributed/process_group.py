@@ -47,7 +47,7 @@ def join(backend: str, timeout: int, common: Mapping[str, str] = MappingProxyTyp
         UserError: some have not joined or cannot be reached, one does not belong to the run, or the environment does
             not say where to meet.
     """
-    _check_open_files()
+    check_open_files()
     check_named_interfaces(backend)
     rank, processes = int(os.environ["RANK"]), world_size()
     deadline = time.monotonic() + timeout
@@ -69,7 +69,7 @@ def join(backend: str, timeout: int, common: Mapping[str, str] = MappingProxyTyp
     _wait_for_threads_before_forks()
 
 
-def _check_open_files() -> None:
+def check_open_files() -> None:
     """Check that this process may open a socket to each other one; Gloo aborts, or waits, if it may not."""
     limit, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[0], _FILES + _FILES_PER_PROCESS * world_size()
     if limit != resource.RLIM_INFINITY and limit < needed:

@@ -182,7 +182,7 @@ def absence(missing: list[int], timeout: int, present: list[Introduction] | None
 
 
 def _double(own: Introduction, other: Introduction) -> UserError:
-    return UserError(
+    return LocalError(
         f"two processes are rank {own.rank}: {own.process} and {other.process}",
         "give each host its own machine rank (--machine_rank, --node_rank)",
     )

@@ -108,6 +108,8 @@ class Progress:
     local_loss: float  # mean over this process's images in this update
     gradient_norm: float  # of the gradient averaged over processes, before clipping
     local_ids_hash: str
+    gradient_variance: float | None = None  # of one image's gradient, summed over all weights; None if not measured
+    gradient_square: float | None = None  # squared norm of the true gradient, unbiased: it may be negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,9 @@ class EpochEnd:
     best: bool
     val_balanced_accuracy: float | None = None  # mean accuracy of the classes; None in checkpoints of older versions
     ema_val_balanced_accuracy: float | None = None
+    noise_scale: float | None = None  # gradient noise scale in images, of the last measured updates
+    noise_scale_low: float | None = None  # its 95 % interval; None if it was not measured
+    noise_scale_high: float | None = None  # None also if it has no upper limit
 
     @property
     def selection_accuracy(self) -> float:

@@ -1,7 +1,7 @@
 """Draws curves over one another with letters, for a terminal of any kind."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,7 +18,9 @@ class Curve:
     """x and y, by rising x; those that are not finite are left out."""
 
 
-def chart_lines(title: str, curves: Sequence[Curve], width: int, height: int = 12) -> Iterator[str]:
+def chart_lines(
+    title: str, curves: Sequence[Curve], width: int, height: int = 12, x_text: Callable[[float], str] = "{:g}".format
+) -> Iterator[str]:
     """Yield the lines of a chart with the axes' ends labelled; none if no curve has two points."""
     curves = [Curve(c.letter, [(x, y) for x, y in c.points if math.isfinite(y)]) for c in curves]
     curves = [curve for curve in curves if len(curve.points) > 1]
@@ -40,7 +42,7 @@ def chart_lines(title: str, curves: Sequence[Curve], width: int, height: int = 1
     for number, cells in enumerate(rows):
         label = labels[0] if number == 0 else labels[1] if number == height - 1 else ""
         yield f"{label.rjust(margin)} |{''.join(cells)}".rstrip()
-    first, last = f"{min(xs):g}", f"{max(xs):g}"
+    first, last = x_text(min(xs)), x_text(max(xs))
     yield " " * (margin + 2) + first + last.rjust(columns - len(first))
 
 

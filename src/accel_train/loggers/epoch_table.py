@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from accel_train.events import EpochEnd, RunStarted
-from accel_train.loggers.text import accuracy, duration, learning_rate, loss, rough_duration, speed
+from accel_train.loggers.lines import shows_balanced
+from accel_train.loggers.text import accuracy, duration, images, learning_rate, loss, rough_duration, speed
 
 _GAP = "  "
 
@@ -31,18 +32,25 @@ _COLUMNS = (
     Column("balanced", 8, 7, lambda started, end: accuracy(end.val_balanced_accuracy)),
     Column("ema", 6, 7, lambda started, end: "" if end.ema_val_accuracy is None else accuracy(end.ema_val_accuracy)),
     Column("", 1, 7, lambda started, end: "★" if end.best else ""),
+    Column("noise scale", 11, 1, lambda started, end: images(end.noise_scale)),
     Column("lr", 9, 2, lambda started, end: learning_rate(end.lr)),
     Column("images/s", 9, 3, lambda started, end: speed(end.images_per_second)),
     Column("time", 10, 4, lambda started, end: _time(end.seconds)),
 )
 
 
-def fitting_columns(width: int, *, ema: bool = False, balanced: bool = False) -> list[Column]:
+def fitting_columns(started: RunStarted, width: int) -> list[Column]:
     """Return the most important columns that fit into a width, in their usual order, at least one.
 
-    With `ema` there is a column for the accuracy of the averaged weights, with `balanced` one for balanced accuracy.
+    There is one for the accuracy of the averaged weights, for balanced accuracy and for the noise scale only if the run
+    has it.
     """
-    optional = {"ema": ema, "balanced": balanced}
+    plan = started.plan
+    optional = {
+        "ema": plan.ema_half_life is not None,
+        "balanced": shows_balanced(started),
+        "noise scale": plan.global_batch > plan.batch_size,
+    }
     columns = [column for column in _COLUMNS if optional.get(column.name, True)]
     while len(columns) > 1 and len(header(columns)) > width:
         columns.remove(min(columns, key=lambda column: column.importance))

@@ -25,7 +25,7 @@ from accel_train.events import (
 )
 from accel_train.loggers.banner import print_banner
 from accel_train.loggers.epoch_table import fitting_columns
-from accel_train.loggers.lines import GAP, resumed_line, shows_balanced, stopped_line
+from accel_train.loggers.lines import GAP, resumed_line, stopped_line
 from accel_train.loggers.rows import RunConsole
 from accel_train.loggers.run_clock import RunClock
 from accel_train.loggers.summary import print_report, print_summary
@@ -119,7 +119,7 @@ class NotebookLogger:
         self._run = event
         self._throughput = Throughput(event.plan.global_batch, self._clock)
         self._run_clock = RunClock(event.plan, self._clock)
-        self._columns = fitting_columns(_WIDE, ema=event.plan.ema_half_life is not None, balanced=shows_balanced(event))
+        self._columns = fitting_columns(event, _WIDE)
         self._banner = _printed(lambda console: print_banner(console, event, verbose=False))
 
     def _resume(self, event: Resumed) -> None:

@@ -31,7 +31,7 @@ from accel_train.events import (
 )
 from accel_train.loggers.banner import print_banner
 from accel_train.loggers.epoch_table import Column, fitting_columns, header, row
-from accel_train.loggers.lines import GAP, rank_lines, resumed_line, shows_balanced, stopped_line
+from accel_train.loggers.lines import GAP, rank_lines, resumed_line, stopped_line
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.run_clock import RunClock
 from accel_train.loggers.summary import print_report, print_summary
@@ -173,8 +173,7 @@ class TerminalLogger:
 
     def _fit_columns(self) -> None:
         """Choose the columns for the width of the terminal, and print their names if they are others than before."""
-        ema = self._run.plan.ema_half_life is not None
-        columns = fitting_columns(self._console.width, ema=ema, balanced=shows_balanced(self._run))
+        columns = fitting_columns(self._run, self._console.width)
         if columns != self._columns:
             self._print(header(columns), style="bold")
             self._columns = columns

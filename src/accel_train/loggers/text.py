@@ -126,6 +126,11 @@ def loss(value: float | None) -> str:
     return f"{value:.2e}" if abs(value) >= 1000 else f"{value:.4f}"
 
 
+def images(number: float | None) -> str:
+    """Return a number of images, rounded to two digits; a dash if there is none."""
+    return "–" if number is None else f"{float(f'{number:.2g}'):,.0f}"
+
+
 def learning_rate(value: float) -> str:
     """Return at most 4 significant digits."""
     return f"{value:.4g}"

@@ -46,8 +46,8 @@ class BuiltModel:
         if reason := problem(self.module, blocks):
             raise UserError(
                 f"{self.name} cannot be cut into stages: {reason}",
-                "use cnn, mlp, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision, an nn.Sequential, "
-                f"or name the modules in an attribute {NAMED_BLOCKS}",
+                "use cnn, mlp, airbench, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision, "
+                f"an nn.Sequential, or name the modules in an attribute {NAMED_BLOCKS}",
             )
         return blocks
 
@@ -142,7 +142,7 @@ def _match_channels(name: str, wanted: int | None, channels: int) -> int:
     if channels != 1:
         raise UserError(
             f"{name} takes images of {quantity(wanted, 'channel')}, not {channels}",
-            "use cnn, mlp, wide_resnet or my.module:function, which take any number of channels",
+            "use cnn, mlp, airbench, wide_resnet or my.module:function, which take any number of channels",
         )
     return wanted
 

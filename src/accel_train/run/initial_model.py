@@ -11,8 +11,10 @@ from accel_train.data.sources.base import DataSet
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
 from accel_train.models.base import Preprocessing, Weights
+from accel_train.models.batch_norm import set_momentum
 from accel_train.models.build import BuiltModel, architecture_name, build_model
 from accel_train.models.head import head_of
+from accel_train.models.initialization import draw_head, set_residual_scale
 from accel_train.models.pretrained import load_initial
 from accel_train.models.stochastic_depth import set_stochastic_depth
 from accel_train.models.timm_models import HUB
@@ -115,11 +117,26 @@ def _build(
         if not is_out_of_memory(error):
             raise
         raise UserError(f"--model {config.model} does not fit into memory: {error}", SMALLER_MODEL) from None
+
+    def find_head() -> frozenset[str]:
+        return head_of(built.module, build(classes=classes + 1).module, built.name)
+
+    _configure(config, built, find_head)
+    return built, find_head
+
+
+def _configure(config: ResolvedConfig, built: BuiltModel, head: Callable[[], frozenset[str]]) -> None:
+    """Set what the config asks for of the model's layers and first weights."""
+    if config.zero_init_residual is not None:
+        set_residual_scale(built.module, float(not config.zero_init_residual), built.name)
+    if config.head_init_std is not None:
+        draw_head(built.module, head(), config.head_init_std)
+    if config.batch_norm_momentum is not None:
+        set_momentum(built.module, config.batch_norm_momentum, built.name)
     if config.stochastic_depth is not None:
         set_stochastic_depth(built.module, config.stochastic_depth, built.name)
     if config.activation_checkpointing:
         checkpoint_blocks(built.module, config.model)
-    return built, lambda: head_of(built.module, build(classes=classes + 1).module, built.name)
 
 
 def _classes(data: DataSet) -> tuple[str, ...]:

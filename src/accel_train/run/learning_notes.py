@@ -17,6 +17,7 @@ from accel_train.run.remedies import (
     lowered,
     more_updates,
     more_updates_above_limit,
+    smaller_batch,
 )
 
 _FIRST_EPOCHS = 3
@@ -24,6 +25,9 @@ _FIRST_EPOCHS = 3
 _FIRST_SHARE = 0.1  # of the epochs, if those have few updates
 _STANDARD_ERRORS = 2
 _LATELY = 10  # epochs
+_FAR_ABOVE_NOISE = 5
+"""Times the upper limit of the noise scale: then at least five sixths of the images of an update are wasted."""
+_LATER_SHARE = 0.25  # of the epochs
 _MEMORIZED, _GAP = 0.95, 0.15
 """Training accuracy, and how far validation is below it, in two successive epochs."""
 
@@ -37,7 +41,11 @@ class LearningNotes:
         self.before: EpochEnd | None = None
         """The epoch before the last one."""
         self._noted_after: int | None = None
-        self._rules = [partial(memorized, config), partial(at_chance, config, plan, contents)]
+        self._rules = [
+            partial(memorized, config),
+            partial(at_chance, config, plan, contents),
+            partial(far_above_noise, config, plan),
+        ]
         if is_synthetic(config.data):  # nobody wants to learn those
             self._rules.clear()
 
@@ -158,6 +166,19 @@ def memorized(config: ResolvedConfig, before: EpochEnd | None, epoch: EpochEnd) 
     figures = f"training accuracy {accuracy(epoch.train_accuracy)}, validation {accuracy(epoch.selection_accuracy)}"
     after = quantity(epoch.epoch, "epoch")
     return f"{figures} after {after}: the model memorizes the training images; try {against_memorizing(config)}"
+
+
+def far_above_noise(config: ResolvedConfig, plan: Plan, before: EpochEnd | None, epoch: EpochEnd) -> str | None:
+    """Return a note for a global batch far above the gradient noise scale, which grows during a run."""
+    value, low, high = epoch.noise_scale, epoch.noise_scale_low, epoch.noise_scale_high
+    warmed_up = epoch.update > plan.learning_rate.warmup_updates
+    if value is None or high is None or not warmed_up or epoch.epoch < _LATER_SHARE * plan.epochs:
+        return None
+    smaller = smaller_batch(config, plan, max(high, 1)) if plan.global_batch > _FAR_ABOVE_NOISE * high else None
+    if smaller is None:
+        return None
+    figure = f"{plan.global_batch:,} images per update are far above the gradient noise scale"
+    return f"{figure} of {value:,.0f} ({low:,.0f} to {high:,.0f}): fewer would teach as much; try {smaller}"
 
 
 def _is_time(plan: Plan, epoch: EpochEnd) -> bool:

@@ -35,6 +35,7 @@ from accel_train.training.early_stopping import EarlyStopping
 from accel_train.training.ema import Ema
 from accel_train.training.evaluate import Validation
 from accel_train.training.freezing import Freezing
+from accel_train.training.gradient_norms import GradientNorms
 from accel_train.training.gradients import StrategyAverage, TreeAverage
 from accel_train.training.loop import Training
 from accel_train.training.loss import Loss
@@ -42,7 +43,7 @@ from accel_train.training.metrics import Sums
 from accel_train.training.micro_batches import TrainBatches
 from accel_train.training.mixing import Mixing
 from accel_train.training.nonfinite import NonfiniteCheck
-from accel_train.training.optimizers import build_optimizer
+from accel_train.training.optimizers import SpecialParameters, build_optimizer, hidden_matrices
 from accel_train.training.out_of_memory import candidate_batch_sizes
 from accel_train.training.random_numbers import RandomNumbers
 from accel_train.training.rank_report import RankReport
@@ -93,8 +94,9 @@ def prepare(
     random_numbers = RandomNumbers(config.seed, [] if config.compile else built.drawing_blocks())
     module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
     tuning.freezing.exclude(module)
+    hidden = hidden_matrices(module)
     strategy.divide(accelerator, module, _division(config, plan, built, processes, watchdog))
-    optimizer = _optimizer(config, plan, module, processes, tuning)
+    optimizer = _optimizer(config, plan, module, processes, tuning, hidden)
     train, val, sampler = _loaders(config, plan, data, built, processes)
     model, optimizer, train, val = strategy.prepare(accelerator, module, optimizer, train, val)
     plain = strategy.plain_model(accelerator, model)
@@ -145,6 +147,7 @@ def _updater(
         clip_norm=config.clip_norm,
         epoch_sums=Sums(processes.device),
         timing=Timing(),
+        norms=GradientNorms(accelerator, strategy, model, plan) if plan.micro_batches > 1 else None,
         **parts,
     )
 
@@ -175,7 +178,12 @@ def _division(
 
 
 def _optimizer(
-    config: ResolvedConfig, plan: Plan, module: nn.Module, processes: Processes, tuning: FineTuning
+    config: ResolvedConfig,
+    plan: Plan,
+    module: nn.Module,
+    processes: Processes,
+    tuning: FineTuning,
+    hidden: frozenset[str],
 ) -> torch.optim.Optimizer:
     optimizer = build_optimizer(
         config.optimizer,
@@ -184,8 +192,7 @@ def _optimizer(
         betas=plan.betas,
         eps=plan.eps,
         fused=processes.strategy.fused_optimizer,
-        lr_factors=tuning.lr_factors,
-        later=tuning.freezing.later,
+        special=SpecialParameters(tuning.lr_factors, tuning.freezing.later, hidden),
     )
     if config.cudnn_benchmark:
         benchmark_convolutions(processes.device)

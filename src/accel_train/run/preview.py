@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from accel_train.config.options import PreviewConfig, TrainConfig
+from accel_train.config.options import TrainConfig
 from accel_train.config.strategies import STRATEGY_OPTIONS
 from accel_train.data.sources.base import DataSet
 from accel_train.run.build import Run, build_run
@@ -35,7 +35,7 @@ class Preview:
     """That the images are of, the last perhaps in part."""
 
 
-def run_of(asked: PreviewConfig, origins: dict[str, str]) -> tuple[TrainConfig, dict[str, str]]:
+def run_of(asked: TrainConfig, origins: dict[str, str]) -> tuple[TrainConfig, dict[str, str]]:
     """Return the config of the run to show, with the values of the run that --resume names, and their origins."""
     values = {name: getattr(asked, name) for name in TrainConfig.model_fields} | {"output": None}
     named = TrainConfig.model_fields.keys() - {"output"}
@@ -51,7 +51,7 @@ def preview(asked: TrainConfig, origins: dict[str, str], images: int | None) -> 
     Raises:
         UserError: the run could not start.
     """
-    run = build_run(_on_one_process(asked), origins, find=_nowhere)
+    run = build_run(_on_one_process(asked), origins, find=nowhere)
     count = images or min(_MOST_IMAGES, run.plan.global_batch)
     shown = list(islice(_captioned(run), count))
     return Preview(run, shown, -(-len(shown) // run.plan.global_batch))
@@ -69,7 +69,7 @@ def _on_one_process(asked: TrainConfig) -> TrainConfig:
     return asked.model_copy(update=changes)
 
 
-def _nowhere(output: Path | None, resume: str, name: str, same: Any) -> ResumePoint:
+def nowhere(output: Path | None, resume: str, name: str, same: Any) -> ResumePoint:
     """Return the resume point of a new run, which writes nothing."""
     return ResumePoint(Path(name))
 

@@ -92,6 +92,13 @@ def more_updates_above_limit(config: ResolvedConfig, plan: Plan) -> str | None:
     return " or ".join([*options, f"--epochs {math.ceil(ENOUGH_UPDATES / plan.updates_per_epoch)}"])
 
 
+def smaller_batch(config: ResolvedConfig, plan: Plan, most: float) -> str | None:
+    """Return options for a global batch of at most `most` images, or else the smallest; None if it is the smallest."""
+    smaller = [size for size in _batches(plan) if size[0] * size[1] < plan.global_batch]
+    fitting = [size for size in smaller if size[0] * size[1] <= most]
+    return _batch_options(config, plan, *(fitting or smaller[-1:])[0]) if smaller else None
+
+
 def against_memorizing(config: ResolvedConfig) -> str:
     """Return the options of regularization that a run does not use yet."""
     usual = OPTIMIZERS[config.optimizer].weight_decay

@@ -142,7 +142,7 @@ class _Replay:
                 state.epochs = state.update // per_epoch
                 training.freezing.begin_epoch(state.epochs, updater.accelerator, updater.strategy, updater.model)
             continued = False
-            updated = updater.update(micro_batches, state.update)
+            updated = updater.update(micro_batches, state.update, measured=True)
             state.update += 1
             self._run.watchdog.tick()
             yield progress(training, state, updated)

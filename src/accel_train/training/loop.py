@@ -1,5 +1,6 @@
 """The training loop: epochs and their events. It knows no files, no config and no strategy."""
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from accel_train.training.evaluate import Validation
 from accel_train.training.freezing import Freezing
 from accel_train.training.metrics import Means, means
 from accel_train.training.micro_batches import MicroBatch, TrainBatches
+from accel_train.training.noise_scale import WINDOW, Gradient, estimate, noise_scale
 from accel_train.training.nonfinite import NonfiniteCheck
 from accel_train.training.rank_report import RankReport
 from accel_train.training.state import TrainingState
@@ -80,10 +82,13 @@ def _train_one_epoch(
     end = (state.epochs + 1) * plan.updates_per_epoch
     training.timing.start()
     while state.update < end:
-        updated = updater.update(micro_batches, state.update)
+        logged = (state.update + 1) % training.log_every == 0
+        updated = updater.update(micro_batches, state.update, measured=logged)
         state.update += 1
-        if state.update % training.log_every == 0:
-            yield progress(training, state, updated)
+        if logged:
+            done = progress(training, state, updated)
+            _remember_gradient(training, state, done)
+            yield done
             training.nonfinite.check(state.update)
         state.seconds = time.perf_counter() - began
         yield UpdateDone(state.epochs + 1, state.update)
@@ -93,10 +98,12 @@ def _train_one_epoch(
 
 
 def progress(training: Training, state: TrainingState, updated: Updated) -> Progress:
-    """Collective: return the numbers of the last update: loss and sample indices of this replica, norm over all."""
-    updater, norm = training.updater, updated.clipped_norm
-    if norm is None:
-        norm = updater.strategy.gradient_norm(updater.model.parameters())
+    """Collective: return the numbers of the last update, which was measured.
+
+    Loss and sample indices are those of this replica, all others over all.
+    """
+    assert updated.norm is not None
+    updater, norm = training.updater, float(updated.norm)
     none = updater.epoch_sums.tensor.new_zeros(())
     loss = torch.stack(updated.losses).mean().to(none) if updated.losses else none
     return Progress(
@@ -104,9 +111,25 @@ def progress(training: Training, state: TrainingState, updated: Updated) -> Prog
         update=state.update,
         lr=training.plan.learning_rate(state.update - 1),
         local_loss=float(updater.strategy.from_last_stage(loss)),
-        gradient_norm=float(norm),
+        gradient_norm=norm,
         local_ids_hash=f"{hash_ids(0, torch.cat(updated.sample_indices)).sum().item() % 2**64:016x}",
+        **_measured_gradient(training, norm),
     )
+
+
+def _measured_gradient(training: Training, norm: float) -> dict[str, float]:
+    """Collective: return what the micro-batches of a measured update tell of the gradient, if it is finite."""
+    if training.updater.norms is None:
+        return {}
+    small, plan = training.updater.norms.mean_square(), training.plan
+    found = estimate(small, norm**2, plan.batch_size, plan.global_batch)
+    return {"gradient_variance": found.variance, "gradient_square": found.square} if 0 < small < math.inf else {}
+
+
+def _remember_gradient(training: Training, state: TrainingState, done: Progress) -> None:
+    if done.gradient_variance is not None and done.gradient_square is not None:
+        share = Gradient(done.gradient_variance, done.gradient_square).share(training.plan.batch_size)
+        state.gradient_shares = [*state.gradient_shares, share][-WINDOW:]
 
 
 def _report_ranks(training: Training, state: TrainingState, images_per_second: float) -> list[EpochByRank]:
@@ -125,6 +148,7 @@ def _end_epoch(
     trained = means(sums) if sums.any() else None
     best_before = state.best.selection_accuracy if state.best else None
     accuracy = (ema or found).accuracy
+    noise = noise_scale(state.gradient_shares, training.plan.batch_size)
     state.last = EpochEnd(
         epoch=state.epochs + 1,
         update=state.update,
@@ -136,6 +160,9 @@ def _end_epoch(
         ema_val_accuracy=ema.accuracy if ema else None,
         val_balanced_accuracy=found.balanced_accuracy,
         ema_val_balanced_accuracy=ema.balanced_accuracy if ema else None,
+        noise_scale=noise.value if noise else None,
+        noise_scale_low=noise.low if noise else None,
+        noise_scale_high=noise.high if noise else None,
         lr=training.plan.learning_rate(state.update - 1),
         images_per_second=images_per_second,
         seconds=time.perf_counter() - began,

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accel_train.events import EpochEnd
-from accel_train.system.records import Count
+from accel_train.system.records import Count, Number
 
 
 @dataclass
@@ -23,6 +23,8 @@ class TrainingState:
     last: EpochEnd | None = None
     seconds: float = 0.0
     """Duration of the run so far, excluding the time between restarts."""
+    gradient_shares: list[Number] = field(default_factory=list)
+    """Of the last measured updates; see :mod:`accel_train.training.noise_scale`."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the state as JSON values."""

@@ -5,7 +5,7 @@ Shape suffixes: B images, C channels, H height, W width, K classes.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -20,6 +20,7 @@ from accel_train.config.plan import Plan
 from accel_train.distributed.strategies.base import Strategy
 from accel_train.training.batch_norm import BatchNormBuffers
 from accel_train.training.ema import Ema
+from accel_train.training.gradient_norms import GradientNorms
 from accel_train.training.gradients import GradientAverage, refuse_unused
 from accel_train.training.loss import Loss, Targets
 from accel_train.training.metrics import Sums
@@ -35,8 +36,8 @@ class Updated(NamedTuple):
     losses: list[Tensor]
     """Of this process's micro-batches."""
     sample_indices: list[Tensor]
-    clipped_norm: Tensor | None
-    """Norm of the gradient before it was clipped, over all processes; None if it was not."""
+    norm: Tensor | None
+    """Norm of the gradient before it was clipped, over all processes; None if it was neither measured nor clipped."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Updater:
     timing: Timing
     tick: Callable[[], None]
     """Tells the watchdog that this process may wait for others from here."""
+    norms: GradientNorms | None = None
+    """Measures the gradients of micro-batches; None if they are never measured."""
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -69,37 +72,42 @@ class Updater:
         optimizer: torch.optim.Optimizer = self.prepared_optimizer.optimizer
         return optimizer
 
-    def update(self, micro_batches: Iterator[MicroBatch], update: int) -> Updated:
+    def update(self, micro_batches: Iterator[MicroBatch], update: int, *, measured: bool = False) -> Updated:
         """Collective: take the micro-batches of an update, and update the weights by the mean of their gradients.
 
-        A process may get more micro-batches than its own, as many as any process has.
+        A process may get more micro-batches than its own, as many as any process has. If `measured`, the norm of the
+        gradient is returned, and `norms` has those of micro-batches.
         """
-        self.optimizer.zero_grad()  # not earlier: the gradient norm may be read until here
-        passes = UpdatePasses(self, islice(micro_batches, self.plan.accumulate), update)
+        self.optimizer.zero_grad()  # not earlier: gradients are checked until here
+        norms = self.norms if measured else None
+        if norms:
+            norms.begin()
+        passes = UpdatePasses(self, islice(micro_batches, self.plan.accumulate), update, norms)
         self.strategy.run(self.accelerator, self.model, passes)
         if self.gradients.by_strategy and update % self.plan.updates_per_epoch == 0:
             refuse_unused(self.model, self.plan.stages)  # after the last pass: FSDP sets gradients in it
         deque(passes.micro_batches, maxlen=0)
-        return Updated(passes.losses, passes.sample_indices, self._finish(update))
+        return Updated(passes.losses, passes.sample_indices, self._finish(update, measured=measured))
 
-    def _finish(self, update: int) -> Tensor | None:
-        """Collective: update the weights by the mean gradient; return the gradient norm if it was clipped."""
+    def _finish(self, update: int, *, measured: bool) -> Tensor | None:
+        """Collective: update the weights by the mean gradient; return its norm if it is measured or clipped."""
         with self.timing.span("optimizer"):
             self.gradients.finish()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.plan.learning_rate(update) * group[LR_FACTOR]
-            norm = None if self.clip_norm is None else self._clip(self.clip_norm)
+            norm = self._norm() if measured or self.clip_norm is not None else None
+            if norm is not None and self.clip_norm is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.clip_norm, norm)
             self._step()
             if self.ema is not None:
                 self.ema.update()
         self.timing.count(self.plan.global_batch)
         return norm
 
-    def _clip(self, clip_norm: float) -> Tensor:
+    def _norm(self) -> Tensor:
+        """Return the norm before the optimizer's step, which may write into gradients, such as torch's SGD."""
         self.accelerator.unscale_gradients(self.prepared_optimizer)
-        norm = self.strategy.gradient_norm(self.model.parameters())
-        torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), clip_norm, norm)
-        return norm
+        return self.strategy.gradient_norm(self.model.parameters())
 
     @cached_property
     def _step(self) -> Callable[[], Any]:
@@ -111,7 +119,9 @@ class Updater:
 class UpdatePasses:
     """The passes of one update, of this process's micro-batches; their order is the strategy's."""
 
-    def __init__(self, updater: Updater, micro_batches: Iterator[MicroBatch], update: int) -> None:
+    def __init__(
+        self, updater: Updater, micro_batches: Iterator[MicroBatch], update: int, norms: GradientNorms | None
+    ) -> None:
         self.count = len(updater.own)
         self.most = updater.plan.accumulate
         self.averaged = updater.gradients.by_strategy
@@ -123,6 +133,7 @@ class UpdatePasses:
         self.tick = updater.tick
         self._updater = updater
         self._update = update
+        self._norms = norms
         self._targets: dict[int, Targets] = {}
 
     @contextmanager
@@ -154,6 +165,6 @@ class UpdatePasses:
         if m >= self.count:
             yield
             return
-        with updater.timing.span("backward"):
+        with updater.timing.span("backward"), self._norms.measured(m) if self._norms else nullcontext():
             yield
         updater.gradients.take()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from accel_train.config.defaults import DATA_DEFAULTS, Augmentation
-from accel_train.data.open import PUBLISHED
+from accel_train.config.defaults import DATA_DEFAULTS, Augmentation, kind_of_data
+from accel_train.data.open import PUBLISHED, open_data
 
 
 def test_every_kind_of_data_has_a_row() -> None:
@@ -54,3 +54,20 @@ def test_level_none_does_not_augment(kind: str) -> None:
 )
 def test_augmentation_is_printed_as_text(augmentation: Augmentation, text: str) -> None:
     assert str(augmentation) == text
+
+
+def test_training_images_of_published_data_are_known() -> None:
+    assert {name: kind_of_data(name)[0] for name in PUBLISHED} == {name: name for name in PUBLISHED}
+    assert min(images or 0 for _, images in map(kind_of_data, PUBLISHED)) == 1438
+    for name in ("digits", "fashion-mnist"):
+        data = open_data(name, directory=None, val_fraction=None, seed=0, limit=None)
+        assert kind_of_data(name) == (data.kind, len(data.train))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("photos", "folder"), ("folder", "folder"), ("hf:x/y", "folder"), ("my.data:build", "module")],
+)
+def test_images_of_other_data_are_to_be_counted(name: str, kind: str) -> None:
+    assert kind_of_data(name) == (kind, None)
+    assert kind_of_data("synthetic:100,1,8,8,2") == ("synthetic", None)

@@ -37,10 +37,13 @@ def test_learning_rate_must_be_positive_and_finite(lr: float | str) -> None:
         ("val_fraction", 0),
         ("val_fraction", 1),
         ("label_smoothing", 1),
+        ("batch_norm_momentum", 0),
+        ("batch_norm_momentum", 1.1),
+        ("head_init_std", 0),
         ("weight_decay", -1e-9),
         ("gamma", 1),
         ("clip_norm", 0),
-        ("optimizer", "lamb"),
+        ("optimizer", "lion"),
         ("strategy", "zero"),
         ("precision", "int8"),
         ("milestones", ["x"]),
@@ -71,6 +74,11 @@ def test_value_out_of_bounds_is_refused_by_its_option(name: str, value: Any) -> 
         ({"lr_scaling": "none", "lr_base_batch": 64}, "--lr-base-batch has no effect with --lr-scaling none"),
         ({"lr": 0.1, "lr_base_batch": 64}, "--lr-base-batch has no effect with --lr alone"),
         ({"warmup_epochs": 0, "warmup_from": 0.1}, "--warmup-from has no effect with --warmup-epochs 0"),
+        (
+            {"weights": "DEFAULT", "zero_init_residual": False},
+            "--no-zero-init-residual has no effect with --weights DEFAULT",
+        ),
+        ({"weights": "w.pt", "head_init_std": 0.01}, "--head-init-std 0.01 has no effect with --weights w.pt"),
     ],
 )
 def test_setting_without_effect_is_refused(given: dict[str, Any], message: str) -> None:

@@ -33,7 +33,7 @@ def test_finished_run_is_shown_as_a_table() -> None:
     last = shown(*run_events(), ReportWritten("runs/digits-1/report.html"))[-1]
     text, page = last["text/plain"], last["text/html"]
     assert text.startswith("run            runs/digits-1\n")
-    assert "    1/2      0.4123    0.2780        0.9031  ★       0.05" in text
+    assert "    1/2      0.4123    0.2780        0.9031  ★            –       0.05" in text
     assert "\nended          all epochs done\n" in text
     assert "report         runs/digits-1/report.html" in text
     assert page.count("<tr>") == 3

@@ -37,13 +37,13 @@ def shown(width: int, step: float = 0.05) -> list[str]:
         (
             120,
             [
-                "  epoch  train loss  val loss  val accuracy            lr   images/s        time",
+                "  epoch  train loss  val loss  val accuracy     noise scale         lr   images/s        time",
                 "[rank 0/2 cpu] epoch 1/2  loss 0.4000 over 704 images  1,456 images/s  weights 8f3a19c2",
                 "[rank 1/2 cpu] epoch 1/2  loss 0.4246 over 704 images  1,456 images/s  weights 8f3a19c2",
-                "    1/2      0.4123    0.2780        0.9031  ★       0.05      2,912      21.0 s",
+                "    1/2      0.4123    0.2780        0.9031  ★            –       0.05      2,912      21.0 s",
                 "[rank 0/2 cpu] epoch 2/2  loss 0.2000 over 704 images  1,456 images/s  weights 8f3a19c2",
                 "[rank 1/2 cpu] epoch 2/2  loss 0.2123 over 704 images  1,456 images/s  weights 8f3a19c2",
-                "    2/2      0.2061    0.2780        0.9031  ★       0.05      2,912      21.0 s",
+                "    2/2      0.2061    0.2780        0.9031  ★            –       0.05      2,912      21.0 s",
             ],
         ),
         (

@@ -6,7 +6,7 @@ from helpers.models import build
 from torch import nn
 
 from accel_train.errors import UserError
-from accel_train.models.networks import cnn, mlp, wide_resnet
+from accel_train.models.networks import airbench, cnn, mlp, wide_resnet
 
 
 def parameters(module: nn.Module) -> int:
@@ -86,3 +86,29 @@ def test_wide_resnet_name_gives_depth_and_width(name: str, depth: int, width: in
     expected = wide_resnet(10, 1, depth, width).state_dict()
     assert list(named) == list(expected)
     assert all(torch.equal(named[key], expected[key]) for key in expected)
+
+
+def test_airbench_has_three_groups_and_halves_the_image_in_each() -> None:
+    module = airbench(classes=10, channels=1, widths=(8, 16, 32))
+    assert weight_shapes(module) == [
+        *((8, 1, 3, 3), (8, 8, 3, 3), (16, 8, 3, 3), (16, 16, 3, 3), (32, 16, 3, 3), (32, 32, 3, 3)),
+        (10, 32),
+    ]
+    assert module[:2](torch.zeros(2, 1, 28, 28)).shape == (2, 16, 7, 7)
+
+
+def test_airbench_starts_with_identities_and_cautious_predictions() -> None:
+    torch.manual_seed(0)
+    module = airbench(classes=10, channels=3, widths=(8, 8, 8))
+    images_BCHW = torch.randn(2, 3, 16, 16)
+    group = module.get_submodule("group1.0")
+    torch.testing.assert_close(group(images_BCHW)[:, :3], images_BCHW)
+    logits_BK = module(images_BCHW)
+    head = module.get_submodule("linear")
+    torch.testing.assert_close(logits_BK, head(module[:3](images_BCHW).amax((2, 3))) / 9)
+
+
+@pytest.mark.parametrize(("name", "widths"), [("airbench", (64, 256, 256)), ("airbench_32_64_128", (32, 64, 128))])
+def test_airbench_name_gives_widths(name: str, widths: tuple[int, ...]) -> None:
+    shapes = weight_shapes(build(name, channels=3, data_size=32).module)
+    assert shapes == weight_shapes(airbench(10, 3, widths))

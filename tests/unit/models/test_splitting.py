@@ -13,7 +13,7 @@ from accel_train.models.build import build_model
 from accel_train.models.splitting import in_sequence, may_draw, problem, sequential
 
 COUNTS = {
-    **{"cnn": 10, "mlp": 6, "wide_resnet_10_1": 9, "wide_resnet_16_1": 12},
+    **{"cnn": 10, "mlp": 6, "airbench_4_8_8": 23, "wide_resnet_10_1": 9, "wide_resnet_16_1": 12},
     **{"resnet18": 14, "resnext50_32x4d": 22, "vgg11": 29, "convnext_tiny": 30, "vit_b_32": 15, "swin_t": 23},
 }
 """Blocks by model, of each family that has any."""

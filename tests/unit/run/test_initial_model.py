@@ -157,3 +157,19 @@ def test_model_that_does_not_fit_into_memory_is_reported(monkeypatch: pytest.Mon
     chosen = ResolvedConfig.model_construct(seed=0, model="mlp", image_size=9000, weights="none")
     with pytest.raises(UserError, match=r"^--model mlp does not fit into memory: .* 102400000000 bytes$"):
         initial_model(chosen, data, Start(), None)
+
+
+def test_model_is_initialized_as_asked_and_otherwise_by_itself() -> None:
+    usual = config(weights="none")
+    asked = usual.model_copy(
+        update={"zero_init_residual": False, "head_init_std": 0.5, "batch_norm_momentum": 0.4, "image_size": 32}
+    )
+    before, after, again = (initial_model(chosen, data(), Start(), None)[1].module for chosen in (usual, asked, asked))
+    assert before.get_parameter("layer1.0.bn2.weight").unique().tolist() == [0]
+    assert after.get_parameter("layer1.0.bn2.weight").unique().tolist() == [1]
+    assert after.get_parameter("fc.weight").std().item() == pytest.approx(0.5, rel=0.1)
+    assert {part.momentum for part in after.modules() if isinstance(part, torch.nn.BatchNorm2d)} == {0.4}
+    same = {key: torch.equal(value, again.state_dict()[key]) for key, value in after.state_dict().items()}
+    assert all(same.values())
+    kept = [key for key, value in before.state_dict().items() if torch.equal(value, after.state_dict()[key])]
+    assert {"conv1.weight", "layer4.1.conv2.weight", "fc.bias", "bn1.weight"} <= set(kept)

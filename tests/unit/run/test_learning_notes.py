@@ -16,6 +16,7 @@ from accel_train.run.learning_notes import (
     at_start,
     chance_margin,
     far_above_limit,
+    far_above_noise,
     few_updates,
     high_rate,
     memorized,
@@ -297,3 +298,50 @@ def test_batch_far_above_the_limit_of_scaling_is_noted_at_the_start(given: dict[
     assert len(found) == len(notes)
     assert all(note.startswith(start) for note, start in zip(found, notes, strict=True))
     assert set(found) <= set(at_start(config, plan))
+
+
+def noisy(number: int, value: float | None, low: float | None, high: float | None) -> EpochEnd:
+    return replace(epoch(number, 0.9), noise_scale=value, noise_scale_low=low, noise_scale_high=high)
+
+
+def test_batch_far_above_the_noise_scale_is_noted_with_a_smaller_one() -> None:
+    config, plan = planned(accumulate=32)  # 2,048 images per update
+    assert far_above_noise(config, plan, None, noisy(3, 300.4, 200.0, 409.0)) == (
+        "2,048 images per update are far above the gradient noise scale of 300 (200 to 409): "
+        "fewer would teach as much; try --accumulate 4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "interval"),
+    [
+        (3, (300.0, 200.0, 410.0)),  # a fifth of 2,048, or more
+        (3, (300.0, 200.0, None)),
+        (3, (None, 200.0, None)),
+        (3, (None, None, None)),
+        (2, (3.0, 2.0, 4.0)),  # within the first quarter of ten epochs
+    ],
+)
+def test_batch_that_may_be_right_is_not_noted(number: int, interval: tuple[float | None, float, float | None]) -> None:
+    config, plan = planned(accumulate=32)
+    assert far_above_noise(config, plan, None, noisy(number, *interval)) is None
+
+
+def test_noise_scale_during_warmup_is_not_noted() -> None:
+    config, plan = planned(accumulate=32, warmup_epochs=5)
+    updates = plan.updates_per_epoch
+    during, after = (replace(noisy(number, 3.0, 2.0, 4.0), update=number * updates) for number in (5, 6))
+    assert far_above_noise(config, plan, None, during) is None
+    assert far_above_noise(config, plan, None, after) is not None
+
+
+def test_batch_that_cannot_be_smaller_is_not_noted() -> None:
+    config, plan = planned(batch_size=16)
+    assert far_above_noise(config, plan, None, noisy(3, 1.0, 0.5, 2.0)) is None
+
+
+def test_note_of_the_noise_scale_is_given_once() -> None:
+    config, plan = planned(accumulate=32)
+    notes = LearningNotes(config, plan, EVEN, None)
+    given = [notes.after(noisy(number, 300.4, 200.0, 400.0)) for number in range(1, 8)]
+    assert [len(each) for each in given] == [0, 0, 1, 0, 0, 0, 0]

@@ -19,6 +19,7 @@ from accel_train.run.remedies import (
     against_memorizing,
     more_updates,
     round_down,
+    smaller_batch,
 )
 
 
@@ -242,3 +243,17 @@ def test_learning_rates_that_are_proposed_can_be_followed_and_have_no_note_again
             assert now.peak <= before.peak or high_rate(after, new) == (), (given, hint)
             assert now.highest < before.highest or now.peak >= usual / 2, (given, hint)
     assert proposed > 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "processes", "most", "options"),
+    [
+        ({"batch_size": 64, "accumulate": 16}, 1, 300, "--accumulate 4"),
+        ({"batch_size": 64, "accumulate": 16}, 1, 20, "--batch-size 16 --accumulate 1"),
+        ({"batch_size": 64, "accumulate": 16}, 1, 2, "--batch-size 16 --accumulate 1"),  # as few as there can be
+        ({"batch_size": 64, "global_batch_size": 1024}, 2, 300, "--global-batch-size 256 --batch-size 64"),
+        ({"batch_size": 16}, 2, 8, None),
+    ],
+)
+def test_options_for_a_smaller_batch(given: dict[str, Any], processes: int, most: float, options: str | None) -> None:
+    assert smaller_batch(*planned(processes=processes, **given), most) == options

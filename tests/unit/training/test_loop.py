@@ -39,6 +39,7 @@ class Parts:
         self.timing = Timing()
         self.plan = small_plan(accumulate=accumulate)
         self.log_every = log_every
+        self.norms: Any = None
 
     def training(self, target_accuracy: float | None = None, patience: int | None = None) -> Training:
         parts: dict[str, Any] = {
@@ -49,6 +50,7 @@ class Parts:
                 accelerator=SimpleNamespace(device=CPU, reduce=lambda tensor, reduction: tensor),
                 epoch_sums=self.sums,
                 own=self.plan.blocks[0],
+                norms=self.norms,
                 strategy=DDP(),
                 timing=self.timing,
                 update=self.update,
@@ -66,8 +68,9 @@ class Parts:
             targets = Targets(torch.zeros(2, dtype=torch.int64))
             yield MicroBatch(torch.zeros(2, 1), targets, torch.tensor([2 * number, 2 * number + 1]))
 
-    def update(self, micro_batches: Iterator[MicroBatch], update: int) -> Updated:
+    def update(self, micro_batches: Iterator[MicroBatch], update: int, *, measured: bool) -> Updated:
         assert self.net.training
+        assert measured == ((update + 1) % self.log_every == 0)
         losses: list[Tensor] = []
         sample_indices: list[Tensor] = []
         for m, batch in enumerate(islice(micro_batches, self.plan.accumulate)):
@@ -78,7 +81,7 @@ class Parts:
         self.calls.append(f"finish {update}")
         for parameter in self.net.parameters():
             parameter.grad = torch.full_like(parameter, 3.0 + update)
-        return Updated(losses, sample_indices, None)
+        return Updated(losses, sample_indices, DDP().gradient_norm(self.net.parameters()))
 
     def report(self, epoch: int, update: int, sums: Sums, images_per_second: float, waiting: float) -> EpochByRank:
         loss, _, _, images = sums.since_load.tolist()

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from accel_train.config.optimizers import OPTIMIZERS
-from accel_train.training.optimizers import LR_FACTOR, build_optimizer
+from accel_train.models.build import build_model
+from accel_train.training.optimizers import HIDDEN, LR_FACTOR, SpecialParameters, build_optimizer, hidden_matrices
 
 
 def net() -> nn.Sequential:
@@ -40,7 +41,9 @@ def test_frozen_parameters_and_empty_groups_are_left_out(name: str) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_parameters_have_a_group_by_factor_of_the_learning_rate_and_weight_decay(name: str) -> None:
     model, factors = net(), {"0.weight": 0.5, "0.bias": 0.5, "1.weight": 0.5, "3.weight": 10.0}
-    optimizer = build_optimizer(name, model, weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, lr_factors=factors)
+    optimizer = build_optimizer(
+        name, model, weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, special=SpecialParameters(factors)
+    )
     names = {parameter: name for name, parameter in model.named_parameters()}
     found = {(g[LR_FACTOR], g["weight_decay"]): [names[p] for p in g["params"]] for g in optimizer.param_groups}
     assert found == {
@@ -56,7 +59,9 @@ def test_parameters_have_a_group_by_factor_of_the_learning_rate_and_weight_decay
 def test_parameters_that_begin_to_train_later_are_updated_from_then_on(name: str, fused: bool) -> None:
     """torch's fused SGD takes no group in which only some parameters have momentum."""
     model, later = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), {"0.weight", "0.bias"}
-    optimizer = build_optimizer(name, model, weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, fused=fused, later=later)
+    optimizer = build_optimizer(
+        name, model, weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, fused=fused, special=SpecialParameters(later=later)
+    )
     assert [len(group["params"]) for group in optimizer.param_groups] == [1, 1, 1, 1]
     for group in optimizer.param_groups:
         group["lr"] = 0.1
@@ -114,7 +119,44 @@ def test_adamw_takes_betas_and_epsilon() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", [name for name, spec in OPTIMIZERS.items() if spec.has_kernels])
 def test_optimizer_is_fused_or_foreach(name: str, fused: bool) -> None:
     optimizer = build_optimizer(name, net(), weight_decay=0.25, betas=(0.8, 0.96), eps=1e-3, fused=fused)
     assert (optimizer.defaults["fused"], optimizer.defaults["foreach"]) == (fused, not fused)
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "others"),
+    [
+        ("cnn", 28, {"0.weight", "9.weight"}),
+        ("timm:vit_tiny_patch16_224", 224, {"cls_token", "pos_embed", "patch_embed.proj.weight", "head.weight"}),
+        ("mobilenet_v2", 64, {"features.0.0.weight", "classifier.1.weight"}),
+    ],
+)
+def test_hidden_matrices_are_all_but_the_first_and_the_last(model: str, size: int, others: set[str]) -> None:
+    module = build_model(model, classes=10, channels=1, data_size=28, image_size=size).module
+    weights = {name: p for name, p in module.named_parameters() if p.ndim > 1}
+    found = hidden_matrices(module)
+    depthwise = {name for name, p in weights.items() if p.shape[1] == 1}
+    assert weights.keys() - found == others | depthwise
+    assert (len(depthwise) > 10) == (model == "mobilenet_v2")
+
+
+def test_only_muon_has_groups_of_hidden_matrices() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4), nn.Linear(4, 2))
+    found = {name: [g["params"] for g in built(name, model).param_groups if g.get(HIDDEN)] for name in OPTIMIZERS}
+    assert found.pop("muon") == [[model[1].weight]]
+    assert set(map(len, found.values())) == {0}
+
+
+def test_hidden_matrices_of_a_model_that_is_cut_are_given() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4))
+    optimizer = build_optimizer(
+        "muon",
+        model,
+        weight_decay=0,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        special=SpecialParameters(hidden={"1.weight", "2.weight"}),
+    )
+    assert [g["params"] for g in optimizer.param_groups if g[HIDDEN]] == [[model[1].weight]]

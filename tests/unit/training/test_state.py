@@ -23,7 +23,7 @@ STORED = """
 
 def test_state_survives_json() -> None:
     best, last = epoch_end(1), replace(epoch_end(2), ema_val_loss=0.3, ema_val_accuracy=0.9, best=False)
-    state = TrainingState(50, 2, [1 / 3, 2.0, 0.0, 4.0], [(10, 20), (30, 40)], best, last, 61.7)
+    state = TrainingState(50, 2, [1 / 3, 2.0, 0.0, 4.0], [(10, 20), (30, 40)], best, last, 61.7, [0.25, -1 / 3])
     assert checked(json.loads(json.dumps(state.as_record())), TrainingState) == state
     assert checked(TrainingState().as_record(), TrainingState) == TrainingState()
 
@@ -35,4 +35,6 @@ def test_stored_state_is_read_and_written_alike_with_what_is_new() -> None:
     assert state.best is not None
     assert state.best.selection_accuracy == 0.875
     record["best"] |= {"val_balanced_accuracy": None, "ema_val_balanced_accuracy": None}
+    record["best"] |= {"noise_scale": None, "noise_scale_low": None, "noise_scale_high": None}
+    record["gradient_shares"] = []
     assert json.loads(json.dumps(state.as_record())) == record

@@ -109,7 +109,7 @@ def do_update(updater: Updater, update: int) -> tuple[list[Tensor], Tensor | Non
     reads = (batch(10 * update + m) for m in count())
     updated = updater.update(reads, update)
     assert next(reads).sample_indices_B[0] == 2 * (10 * update + updater.plan.accumulate)  # not one read too many
-    return updated.losses, updated.clipped_norm
+    return updated.losses, updated.norm
 
 
 def test_updates_equal_hand_computation() -> None:
@@ -166,6 +166,24 @@ def test_gradient_is_clipped_once_per_update() -> None:
     assert norm > 0.1
     moved = torch.cat([(p - old).flatten() for p, old in zip(net.parameters(), before, strict=True)]).norm()
     assert moved.item() == pytest.approx(0.5 * 0.01, rel=1e-3)
+
+
+def test_measured_norm_is_that_before_the_step_which_may_write_into_gradients() -> None:
+    """torch's SGD with Nesterov momentum adds the momentum to the gradients of parameters without weight decay."""
+    norms = []
+    for measured in (True, False):
+        net = make_net()
+        groups = [{"params": [*net.parameters()], LR_FACTOR: 1.0}]
+        torchs = torch.optim.SGD(groups, lr=0.0, momentum=0.9, nesterov=True, foreach=True)
+        updater = make_updater(net, small_plan(), prepared_optimizer=SimpleNamespace(optimizer=torchs))
+        updated = updater.update(iter([batch(0)]), 0, measured=measured)
+        norms.append(updated.norm)
+    by_hand = make_net()
+    images_B, (labels_B, *_), _ = batch(0)
+    functional.cross_entropy(by_hand(images_B), labels_B, label_smoothing=0.1).backward()
+    assert norms[0] == pytest.approx(DDP().gradient_norm(by_hand.parameters()))
+    assert norms[1] is None
+    assert DDP().gradient_norm(net.parameters()) == pytest.approx(1.9 * norms[0])
 
 
 def test_ema_follows_the_updated_weights() -> None:

@@ -22,7 +22,7 @@ def open_synthetic(request: Request) -> DataSet:
     Raises:
         UserError: the sizes are invalid.
     """
-    count, channels, height, width, classes = _parse_sizes(request.name)
+    count, channels, height, width, classes = parse_sizes(request.name)
 
     def generate(split: str, images: int) -> MemorySource:
         generator = torch.Generator().manual_seed(make_key("fake", split) >> 1)
@@ -35,7 +35,12 @@ def open_synthetic(request: Request) -> DataSet:
     return memory_data(_NAME, "generated", generate("train", count), generate("val", max(classes, count // 5)))
 
 
-def _parse_sizes(name: str) -> tuple[int, ...]:
+def parse_sizes(name: str) -> tuple[int, ...]:
+    """Return the training images, channels, height, width and classes in a name.
+
+    Raises:
+        UserError: they are invalid.
+    """
     given = name.partition(":")[2]
     try:
         sizes = tuple(map(int, given.split(","))) if given else ()

@@ -135,6 +135,14 @@ class Strategy(Protocol):
         """Collective: return the norm of the gradients of the whole model, given the parameters of this process."""
         ...
 
+    def gradient_leaves(self, model: nn.Module) -> list[Tensor | None]:
+        """Collective: return the tensors of which backward passes compute the gradients, one a parameter of the model.
+
+        A hook on one gets the gradient of a micro-batch, before it is averaged. None: another process computes it. Not
+        to be called between the passes of an update.
+        """
+        ...
+
     def plain_model(self, accelerator: Accelerator, model: nn.Module) -> nn.Module:
         """Return the model without wrappers: its parameter names are those of checkpoints."""
         ...

@@ -14,6 +14,7 @@ from accel_train.distributed.strategies.whole_model import (
     full_norm,
     full_state,
     not_divided,
+    own_parameters,
     own_tensor,
     run_in_turn,
 )
@@ -68,6 +69,7 @@ class DDP:
     run = run_in_turn
     from_last_stage = own_tensor
     gradient_norm = full_norm
+    gradient_leaves = own_parameters
     full_state = full_state
     no_sync = staticmethod(accelerate_no_sync)
     plain_model = staticmethod(accelerate_plain_model)

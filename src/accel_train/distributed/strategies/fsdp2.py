@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from accel_train.distributed.environment_check import check_environment
 from accel_train.distributed.environment_values import flag
 from accel_train.distributed.process_group import host_group
+from accel_train.distributed.strategies import sharded
 from accel_train.distributed.strategies.base import accelerate_no_sync, accelerate_plain_model
 from accel_train.distributed.strategies.blocks import blocks
 from accel_train.distributed.strategies.whole_model import (
@@ -114,6 +115,17 @@ class FSDP2:
     no_sync = staticmethod(accelerate_no_sync)
     plain_model = staticmethod(accelerate_plain_model)
 
+    def gradient_leaves(self, model: nn.Module) -> list[Tensor | None]:
+        """Collective: return the unsharded parameters, which torch keeps, without data while they are sharded."""
+        leaves: dict[str, Tensor] = {}
+        for path, part in model.named_modules():
+            parameters = part.named_parameters(path)
+            if isinstance(part, FSDPModule):
+                part.unshard()
+                leaves |= ((name, leaf) for name, leaf in parameters if not isinstance(leaf, DTensor))
+                part.reshard()
+        return [leaves[name] for name, _ in model.named_parameters()]
+
     def weights_changed(self, model: nn.Module) -> None:
         """Reshard: parameters gathered in the last evaluation would be used once more."""
         for part in model.modules():
@@ -124,10 +136,10 @@ class FSDP2:
         pass
 
     def local(self, tensor: Tensor) -> Tensor:
-        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        return sharded.local(tensor)
 
     def full(self, tensor: Tensor) -> Tensor:
-        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        return sharded.full(tensor)
 
     def is_replicated(self, tensor: Tensor) -> bool:
         return not isinstance(tensor, DTensor) or all(placement.is_replicate() for placement in tensor.placements)

@@ -51,6 +51,7 @@ class Pipeline:
         self.elsewhere: frozenset[str] = frozenset()
         self._notices: tuple[str, ...] = ()
         self._stored: dict[str, Stored] = {}
+        self._parameters: list[str] = []
         self._trainable: list[str] = []
 
     def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
@@ -109,8 +110,9 @@ class Pipeline:
         by_stage = [blocks[start:end] for start, end in pairwise([*starts, len(blocks)])]
         self._stored = _stored(model, by_stage)
         self.elsewhere = frozenset(name for name, stored in self._stored.items() if stored.stage != grid.stage)
+        self._parameters = [name for name, _ in model.named_parameters()]
         self._trainable = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-        _remove(model, [block for stage, theirs in enumerate(by_stage) if stage != grid.stage for block in theirs])
+        drop_blocks(model, [block for stage, theirs in enumerate(by_stage) if stage != grid.stage for block in theirs])
         first, end = starts[grid.stage], [*starts, len(blocks)][grid.stage + 1]
         borders = Borders(
             Sent.output_of(costs[first - 1]) if first else Sent(images_BCHW.shape, images_BCHW.dtype),
@@ -137,6 +139,10 @@ class Pipeline:
         own = [n for n, name in enumerate(self._trainable) if name not in self.elsewhere]
         gradients = [parameter.grad for parameter in parameters if parameter.requires_grad]
         return self._grid.norm(dict(zip(own, gradients, strict=True)), len(self._trainable))
+
+    def gradient_leaves(self, model: nn.Module) -> list[Tensor | None]:
+        own = model.parameters()
+        return [None if name in self.elsewhere else next(own) for name in self._parameters]
 
     def no_sync(self, accelerator: Accelerator, model: nn.Module) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -201,7 +207,7 @@ def _stored(model: nn.Module, by_stage: Sequence[Sequence[Block]]) -> dict[str, 
     return found
 
 
-def _remove(model: nn.Module, blocks: Sequence[Block]) -> None:
+def drop_blocks(model: nn.Module, blocks: Sequence[Block]) -> None:
     """Remove blocks from a model; the names of what is left stay the same."""
     for part in (part for block in blocks for part in block.parts):
         parent, _, own = part.rpartition(".")

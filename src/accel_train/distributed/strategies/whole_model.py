@@ -37,5 +37,9 @@ def full_norm(self: Strategy, parameters: Iterable[nn.Parameter]) -> Tensor:
     return self.full(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
 
 
+def own_parameters(self: Strategy, model: nn.Module) -> list[Tensor | None]:
+    return list(model.parameters())
+
+
 def full_state(self: Strategy, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return ((name, self.full(tensor.detach())) for name, tensor in model.state_dict().items())

@@ -1,0 +1,129 @@
+"""The command ``job``, with a command for each kind of cluster."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from accel_train.cli.options import OptionsWithValues, with_options
+from accel_train.cli.train import Json, Quiet, Verbose
+from accel_train.config.job_panel import HuggingFaceJob, KubernetesJob, SageMakerJob, SlurmJob
+from accel_train.config.options import TrainConfig
+from accel_train.config.plan import images_per_update
+from accel_train.distributed.launcher import check_alone
+from accel_train.errors import UserError
+from accel_train.jobs.hugging_face import hugging_face_file, processes_of
+from accel_train.jobs.kubernetes import kubernetes_file
+from accel_train.jobs.sagemaker import sagemaker_file
+from accel_train.jobs.slurm import slurm_file
+from accel_train.jobs.train_options import device_of
+
+job = typer.Typer(no_args_is_help=True, help="Print a job file that runs `train` on a cluster.")
+
+
+class _JobCommand(OptionsWithValues):
+    """A command that explains where the options of train belong."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            option = str(getattr(error, "option_name", ""))
+            if option.lstrip("-").replace("-", "_") in TrainConfig.model_fields:
+                raise UserError(
+                    f"{option} is an option of train, not of {ctx.command_path}",
+                    f"write the options of train after --: {ctx.command_path} … -- {option} …",
+                ) from None
+            raise
+
+
+TrainOptions = Annotated[
+    list[str] | None, typer.Argument(metavar="-- TRAIN_OPTIONS", help="Options of train, after --.", show_default=False)
+]
+
+
+def _checked(words: Sequence[str], processes: int | None) -> dict[str, Any]:
+    """Check options of train as the run will; return the values of those that are given, files included.
+
+    Raises:
+        UserError or TyperException: one is unknown, or has a value that is refused, or contradicts the job.
+    """
+    if words and not words[0].startswith("-"):
+        raise UserError(f"unexpected {words[0]} after --", "write only the options of train there, such as --epochs 5")
+    found: list[tuple[TrainConfig, dict[str, str], dict[str, bool]]] = []
+
+    @with_options(TrainConfig, many=True)
+    def train(
+        config: TrainConfig, origins: dict[str, str], verbose: Verbose = False, quiet: Quiet = False, json: Json = False
+    ) -> None:
+        found.append((config, origins, {"verbose": verbose, "quiet": quiet, "json": json}))
+
+    app = typer.Typer(add_completion=False)
+    app.command(cls=OptionsWithValues)(train)
+    typer.main.get_command(app).main(list(words), prog_name="accel_train train", standalone_mode=False)
+    if not found:  # --help
+        raise typer.Exit
+    config, origins, flags = found[0]
+    if config.processes not in (None, processes):
+        others = "its instances have one per GPU" if processes is None else f"the job has {processes:,}"
+        raise UserError(f"--processes {config.processes}, but {others}", "leave it out: the job's options decide")
+    if processes and config.batch_size:
+        stages = config.pipeline_stages or 1
+        replicas = max(1, processes // stages)
+        images_per_update(config.global_batch_size, config.batch_size, config.accumulate, replicas, stages)
+    given = {name: value for name, value in config.model_dump(mode="json").items() if name in origins}
+    return given | {name: True for name, wanted in flags.items() if wanted}
+
+
+@job.command(cls=_JobCommand)
+@with_options(SlurmJob)
+def slurm(config: SlurmJob, origins: dict[str, str], train: TrainOptions = None) -> None:
+    """Print a batch script for SLURM: it saves at its time limit, queues itself again, and resumes."""
+    check_alone("job")
+    given = _checked(train or [], config.nodes * config.tasks)
+    device = [] if "device" in given else ["--device", device_of(config.gpus_per_node)]
+    text = slurm_file(_command(), [*(train or []), *device], {**config.model_dump(), "tasks": config.tasks})
+    _print(text, "job.sh", "sbatch job.sh")
+
+
+@job.command(cls=_JobCommand)
+@with_options(KubernetesJob)
+def kubernetes(config: KubernetesJob, origins: dict[str, str], train: TrainOptions = None) -> None:
+    """Print a PyTorchJob for Kubeflow: pods that fail or move are started again, and resume."""
+    check_alone("job")
+    given = _checked(train or [], config.nodes * max(1, config.gpus_per_node))
+    text = kubernetes_file(_command(), given, config.model_dump())
+    _print(text, "job.yaml", "kubectl apply -f job.yaml")
+
+
+@job.command(cls=_JobCommand)
+@with_options(SageMakerJob)
+def sagemaker(config: SageMakerJob, origins: dict[str, str], train: TrainOptions = None) -> None:
+    """Print a Python script for SageMaker: it starts the job, and is its entry script."""
+    check_alone("job")
+    given = _checked(train or [], None)
+    if "output" in given:
+        raise UserError("--output has no effect on SageMaker, which keeps /opt/ml/checkpoints", "leave it out")
+    text = sagemaker_file(_command(), given, config.model_dump())
+    _print(text, "job.py", "python job.py")
+
+
+@job.command("hf", cls=_JobCommand)
+@with_options(HuggingFaceJob)
+def hugging_face(config: HuggingFaceJob, origins: dict[str, str], train: TrainOptions = None) -> None:
+    """Print a script that starts a job on Hugging Face: one machine, a process per GPU."""
+    check_alone("job")
+    given = _checked(train or [], processes_of(config.flavor))
+    text = hugging_face_file(_command(), given, config.model_dump())
+    _print(text, "job.sh", "bash job.sh")
+
+
+def _command() -> list[str]:
+    return ["accel_train", *sys.argv[1:]]
+
+
+def _print(text: str, file: str, submit: str) -> None:
+    """Print a job file, and on stderr what to do with it."""
+    typer.echo(text, nl=False)
+    typer.echo(f"next: write it to a file (> {file}), then {submit}", err=True)

@@ -1,0 +1,37 @@
+"""A script that starts a job on Hugging Face's hardware."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from accel_train.config.durations import parse_duration
+from accel_train.config.job_panel import SECONDS_TO_STOP
+from accel_train.jobs.render import render
+from accel_train.jobs.train_options import as_words, device_of
+
+_WORK = "/work"
+_ATTEMPTS = 3
+
+
+def processes_of(flavor: str) -> int:
+    """Return the processes for a hardware flavor, one per GPU: `a10g-largex4` has four."""
+    gpus = re.search(r"x(\d+)$", flavor)
+    return int(gpus[1]) if gpus else 1
+
+
+def hugging_face_file(command: Sequence[str], train: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Return the script; `asked` are the values of :class:`HuggingFaceJob`, `train` the given options of train."""
+    seconds = round(parse_duration(asked["time"]))
+    gpus = 0 if asked["flavor"].startswith("cpu") else processes_of(asked["flavor"])
+    ours = {"processes": max(1, gpus), "device": device_of(gpus), "output": f"runs/{asked['job_name']}"}
+    options = {**ours, "time_limit": f"{seconds - SECONDS_TO_STOP}s", **train}
+    inner = shlex.join(["accel_train", "train", *as_words(options)])
+    words = [
+        *("hf", "jobs", "run", "--detach", "--name", asked["job_name"], "--flavor", asked["flavor"]),
+        *("--timeout", f"{seconds}s", "--attempts", str(_ATTEMPTS)),
+        *(("--secrets", "HF_TOKEN") if str(train.get("data", "")).startswith("hf:") else ()),
+        *("--volume", f"hf://buckets/{asked['bucket']}:{_WORK}"),
+        *("--", asked["image"], "sh", "-c", f"cd {_WORK} && exec {inner}"),
+    ]
+    return render("hugging_face.sh", command, {**asked, "words": words, "attempts": _ATTEMPTS})

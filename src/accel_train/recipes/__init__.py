@@ -1,0 +1,1 @@
+"""Run configs that are known to work: YAML files, whose heads tell what each reaches."""

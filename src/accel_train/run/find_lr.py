@@ -1,0 +1,99 @@
+"""The LR range test (Smith 2017, §3.3): trains a run for some updates while the learning rate rises exponentially."""
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from accel_train.config.find_lr_options import FindLrConfig
+from accel_train.config.lr_schedule import Schedule
+from accel_train.config.options import ResolvedConfig
+from accel_train.config.plan import Plan
+from accel_train.distributed.accelerator import stop
+from accel_train.distributed.launcher import check_processes
+from accel_train.distributed.watchdog import start_watchdog
+from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
+from accel_train.run.build import Run, build_run
+from accel_train.run.preview import nowhere, run_of
+from accel_train.training.loop import Training
+from accel_train.training.lr_range import FEWEST, Tried, has_diverged
+from accel_train.training.metrics import means
+from accel_train.training.torch_settings import restored_torch_options
+
+_UPDATES = 100
+_LOWEST, _HIGHEST = 1e-3, 1e2
+"""Times the usual learning rate of the model and the optimizer."""
+
+
+@dataclass(frozen=True)
+class RangeTest:
+    """What is tried."""
+
+    config: ResolvedConfig
+    plan: Plan
+    """With the rising learning rate; it ends with the test."""
+    is_main: bool
+    notices: tuple[str, ...]
+    updates: Iterator[Tried]
+    """Collective: makes the updates, until the loss diverges."""
+
+
+@contextmanager
+def range_test(wanted: FindLrConfig, origins: dict[str, str]) -> Iterator[RangeTest]:
+    """Collective: prepare a test; write nothing.
+
+    Raises:
+        UserError: the run could not start, or makes too few updates.
+    """
+    check_processes(wanted.processes)
+    with ExitStack() as stack:
+        stack.enter_context(restored_torch_options())
+        stack.callback(stop)
+        asked, given = run_of(wanted, origins)
+        alone = {"resume": "never", "output": None, "profile": False, "ema": None}
+        run = build_run(asked.model_copy(update=alone), given, find=nowhere)
+        stack.callback(run.watchdog.stop)
+        plan = _rising(run, wanted)
+        start_watchdog(run.watchdog, run.config.timeout)
+        training = replace(run.training, plan=plan, updater=replace(run.training.updater, plan=plan))
+        yield RangeTest(run.config, plan, run.processes.is_main, run.notices, _tried(training, run))
+
+
+def _tried(training: Training, run: Run) -> Iterator[Tried]:
+    """Collective: make the updates; each yields the loss over its images on all processes, before it."""
+    updater, plan = training.updater, training.plan
+    micro_batches = training.batches.micro_batches(0, training.timing)
+    losses: list[float] = []
+    for update in range(plan.learning_rate.total_updates):
+        if update % plan.updates_per_epoch == 0:
+            epoch = update // plan.updates_per_epoch
+            training.freezing.begin_epoch(epoch, updater.accelerator, updater.strategy, updater.model)
+        updater.epoch_sums.clear()
+        updater.update(micro_batches, update)
+        run.watchdog.tick()
+        losses.append(means(updater.accelerator.reduce(updater.epoch_sums.tensor, "sum")).loss)
+        yield Tried(plan.learning_rate(update), losses[-1])
+        if has_diverged(losses):
+            return
+
+
+def _rising(run: Run, wanted: FindLrConfig) -> Plan:
+    """Return the plan with a learning rate that rises from update to update.
+
+    Raises:
+        UserError: the run makes too few updates, or the rates are in the wrong order.
+    """
+    there, usual = run.plan.total_updates, run.config.usual_rate.lr
+    updates = wanted.updates or min(_UPDATES, there)
+    if updates > there or there < FEWEST:
+        raise UserError(
+            f"{quantity(updates if wanted.updates else FEWEST, 'update')} are needed, and the run makes {there:,}",
+            f"use --epochs {math.ceil((wanted.updates or _UPDATES) / run.plan.updates_per_epoch)}, or a smaller batch",
+        )
+    start, end = wanted.start_lr or usual * _LOWEST, wanted.end_lr or usual * _HIGHEST
+    if start >= end:
+        raise UserError(f"the lowest rate {start:g} is not below the highest {end:g}", "give --start-lr and --end-lr")
+    factor = (end / start) ** (1 / (updates - 1))
+    rising = Schedule("step", start, updates, milestones=tuple(range(1, updates)), gamma=factor)
+    return replace(run.plan, learning_rate=rising)
