@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from accel_train.config.strategies import STRATEGIES, check_options
-from accel_train.distributed.strategies.pipeline import Pipeline, _remove, _stored
+from accel_train.distributed.strategies.pipeline import Pipeline, _stored, drop_blocks
 from accel_train.errors import UserError
 
 
@@ -74,7 +74,7 @@ def test_each_tensor_is_stored_by_the_stage_of_its_block() -> None:
 
 def test_names_stay_the_same_when_other_stages_are_removed() -> None:
     net, blocks = model()
-    _remove(net, blocks[:1])
+    drop_blocks(net, blocks[:1])
     names = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
     assert list(net.state_dict()) == [*(f"body.norm.{name}" for name in names), "head.weight", "head.bias"]
 
