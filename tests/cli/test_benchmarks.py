@@ -168,7 +168,7 @@ def test_recipe_is_compared_with_a_script_in_as_many_seconds_and_not_run_twice(r
     ]
     ours, timm = (line.strip("| ").split(" | ") for line in ended.out.splitlines()[2:])
     assert (ours[:3], timm[:3]) == (["digits", "accel_train", "recipe"], ["digits", "timm", "mlp"])
-    assert ours[3] == timm[3] != "0"
+    assert ours[3] == timm[3]  # rounded: 0 on a fast machine
     assert all(0 <= float(row[4]) <= 100 and row[5] == "1" for row in (ours, timm))
     again = bench(run, "recipes", *words, "--forms")
     assert (again.code, again.out) == (0, ended.out)

@@ -143,11 +143,9 @@ def test_run_finishes_although_the_reader_of_its_output_has_gone(launcher: str, 
 
         def has_read_3_lines() -> bool:
             nonlocal read
-            try:
-                read += os.read(reader, 1)
-            except BlockingIOError:
-                return False
-            return read.count(b"\n") == 3
+            with suppress(BlockingIOError):
+                read += os.read(reader, 4096)
+            return read.count(b"\n") >= 3
 
         program.wait_for(has_read_3_lines)
         os.close(reader)
