@@ -8,10 +8,10 @@ check:  ## style, types, layers
 	mypy
 	lint-imports
 
-test:  ## every layer, two processes, a kill and a resume: about 5 minutes on two cores
+test:  ## every layer, two processes, a kill and a resume: about 13 minutes on two cores
 	$(PYTEST) -m "not slow and not gpu and not chaos"
 
-test-unit:  ## no processes: under a minute
+test-unit:  ## no processes: 1.5 minutes
 	$(PYTEST) -m "not slow" tests/unit
 
 test-slow:  ## what `make test` leaves out, except GPU and chaos

@@ -45,6 +45,14 @@ def test_failure_has_its_fix_and_an_exit_code(call: Call) -> None:
     ]
 
 
+def test_options_that_train_refuses_are_found(call: Call) -> None:
+    ended = call("doctor", "--device", "cpu", "--model", "resnet1")
+    assert (ended.code, ended.err) == (1, "")
+    lines = ended.out.splitlines()
+    assert "start          a run does not start" in lines
+    assert "FAILS          run: unknown model 'resnet1'" in lines
+
+
 def test_variable_that_a_run_refuses_is_a_finding(call: Call) -> None:
     ended = call("doctor", "--device", "cpu", "--json", ACCELERATE_GRADIENT_ACCUMULATION_STEPS="4")
     assert ended.code == 1
@@ -83,5 +91,6 @@ def test_json_is_one_object(call: Call, tmp_path: Path) -> None:
     assert ended.err.startswith("accel_train ")
     (line,) = ended.out.splitlines()
     report = json.loads(line)
+    assert report["kind"] == "doctor"
     assert (ended.code, report["healthy"], report["processes"], report["findings"]) == (0, True, 1, [])
     assert report["folder"] == str(tmp_path)

@@ -477,6 +477,33 @@ def test_several_processes_report_an_error_once(run: Runner) -> None:
     assert not (run.folder / "runs").exists()
 
 
+USERS_MODELS = """
+from torch import nn
+def broken(classes): raise ValueError("boom")
+class Net(nn.Linear):
+    def __init__(self, classes): super().__init__(64, classes)
+    def forward(self, images): raise ValueError("boom")
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_error_in_a_users_model_is_told_to_be_there(run: Runner, processes: int) -> None:
+    (run.folder / "nets.py").write_text(USERS_MODELS)
+    hint = "mend your code; accel_train --debug … prints the traceback"
+
+    when_built = run("train", "--model", "nets:broken", "--device", "cpu", processes=processes)
+    assert when_built.code == 2
+    assert_refused(when_built, "--model nets:broken: ValueError: boom", hint)
+
+    when_called = run("train", "--model", "nets:Net", "--device", "cpu", processes=processes)
+    assert when_called.code == 2
+    assert when_called.err.splitlines()[-2:] == [
+        "error: nets.py, line 6, in forward: ValueError: boom",
+        f"hint: {hint}",
+    ]
+    assert when_called.err.count("boom") == 1
+
+
 def test_several_processes_report_an_unreadable_picture_once(run: Runner) -> None:
     pictures = write_pictures(run.folder / "pictures", {"train/a": 2, "train/b": 2, "val/a": 2})
     (pictures / "train" / "a" / "1.png").write_bytes(b"no picture")

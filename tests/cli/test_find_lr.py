@@ -44,6 +44,7 @@ def test_learning_rate_rises_by_one_factor_until_the_loss_diverges(record: dict[
     assert rates == pytest.approx([1e-4 * factor**n for n in range(len(rates))])  # cnn's usual rate is 0.1
     assert record["diverged_at"] == rates[-1]
     assert math.log(10) == pytest.approx(record["tried"][0]["loss"], abs=0.1)
+    assert (record["kind"], record["limit"]) == ("find-lr", 0.05)
     assert (record["global_batch"], record["batch_size"], record["processes"]) == (48, 12, 2)
 
 
@@ -52,12 +53,14 @@ def test_suggestion_and_reason_are_the_same_on_two_processes(plotted: Ended, rec
     assert lines[0] == "digits, cnn, sgd, 48 images per update"
     assert max(map(len, lines[:-1])) <= 80
     losses = [each["smoothed"] for each in record["tried"]]
-    assert lines[-6:-2] == [
+    above = ["above 0.05, the limit for cnn with sgd: it may diverge; --lr 0.05 is safer"] * (record["lr"] > 0.05)
+    assert lines[lines.index("plot: range.png") - 4 - len(above) : -2] == [
         f"the loss falls up to a learning rate of {record['falls_until']:.4g}, "
         f"from {losses[0]:.4f} to {min(losses):.4f}",
         f"it rises from {record['rises_from']:.4g} on",
         f"it diverges at {record['diverged_at']:.4g}",
         f"suggested peak for 48 images per update: {record['lr']:g}",
+        *above,
     ]
     assert 0.01 <= record["lr"] <= 0.5
 
@@ -83,9 +86,18 @@ def test_plot_is_written_and_no_run_folder(place: Runner, plotted: Ended, record
 def test_loss_that_does_not_fall_gives_exit_code_1(place: Runner) -> None:
     ended = place("find-lr", *OPTIONS, "--start-lr", "1e-9", "--end-lr", "1e-8", "--updates", "20")
     assert ended.code == 1
-    last = ended.out.splitlines()[-1]
-    assert last.startswith("no suggestion: the loss only fell from 2.3")
-    assert last.endswith(" in 20 updates; try a higher --end-lr, or more --updates")
+    *_, reason, remedy = ended.out.splitlines()
+    assert reason.startswith("no suggestion: the loss ")
+    assert reason.endswith(" in 20 updates")
+    assert remedy == "try a higher rate: --end-lr 1e-06"
+
+
+def test_notes_of_the_run_that_do_not_apply_to_the_test_are_left_out(run: Runner) -> None:
+    ended = run("find-lr", "--limit", "64", "--batch-size", "64", "--lr", "3", "--device", "cpu")
+    assert (ended.code, ended.err) == (1, "")  # few updates, and a rate above the limit, which the test replaces
+    assert ended.out.splitlines()[-1] == (
+        "it rises after too few updates: try --epochs 100 --updates 100 or --batch-size 32"
+    )
 
 
 def test_run_of_few_updates_is_refused(run: Runner) -> None:
@@ -113,7 +125,7 @@ def test_command_overrides_the_rule_of_a_file(run: Runner) -> None:
     ended = run("find-lr", "--config", "my options.yaml", "--epochs", "12", "--device", "cpu", "--lr", "3")
     assert ended.code == 0, ended.err
     words = shlex.split(ended.out.splitlines()[-1].removeprefix("next: accel_train "))
-    lr = ended.out.splitlines()[-2].rpartition(" ")[2]
+    (lr,) = re.findall(r"suggested peak .*: (.*)", ended.out)
     assert words[:7] == ["train", "--config", "my options.yaml", "--epochs", "12", "--device", "cpu"]
     assert words[7:] == ["--lr", lr, "--lr-scaling", "linear", "--lr-base-batch", "48", "--max-lr", lr]
     shown = run(*words, "--dry-run")

@@ -58,6 +58,36 @@ def test_batch_that_the_processes_cannot_share_is_refused(call: Call) -> None:
     assert_refused(call("job", "slurm", *words), "24 processes cannot share 16 micro-batches of 32")
 
 
+DP, PIPELINE = ("--strategy", "dp"), ("--strategy", "pipeline", "--pipeline-stages")
+HSDP = ("--strategy", "hsdp", "--shard-size", "3")
+
+
+@pytest.mark.parametrize(
+    ("job", "train", "problem"),
+    [
+        (("--gpus-per-node", "2"), (*PIPELINE, "3"), ("--pipeline-stages 3 must divide the 2 processes",)),
+        (("--nodes", "2"), DP, ("--strategy dp is for one process, and 2 were started",)),
+        ((), DP, ("--strategy dp needs two GPUs or more, and the job has 1 GPU",)),
+        ((), HSDP, ("HSDP has no effect on a single process", "ask for more GPUs, or leave it out")),
+        ((), HSDP[2:], ("--shard-size 3 has no effect with --strategy ddp",)),
+        ((), ("--device", "cpu"), ("--device cpu, but the job has 1 GPU on each machine", "--gpus-per-node 0")),
+        (("--gpus-per-node", "0"), ("--device", "cuda"), ("--device cuda, but the job has no GPU",)),
+    ],
+    ids=["stages", "dp", "dp alone", "hsdp", "option", "cpu", "cuda"],
+)
+def test_strategy_or_device_that_the_job_cannot_have_is_refused(
+    call: Call, job: tuple[str, ...], train: tuple[str, ...], problem: tuple[str, ...]
+) -> None:
+    assert_refused(call("job", "slurm", *job, "--", *train), *problem)
+
+
+def test_flavor_of_unknown_hardware_is_noted(call: Call) -> None:
+    ended = call("job", *HF[:4], "weird", *HF[5:])
+    assert ended.code == 0
+    assert ended.err.startswith("note: flavor weird is not known here: the job gets one process, for one GPU; ")
+    assert "\nnext: " in ended.err
+
+
 def test_job_with_gpus_never_trains_on_cpus_instead(call: Call) -> None:
     assert "\nsrun accel_train train --epochs 3 --device cuda\n" in call("job", "slurm", "--", "--epochs", "3").out
     assert "\nsrun accel_train train --device cpu\n" in call("job", "slurm", "--gpus-per-node", "0").out

@@ -10,6 +10,7 @@ from helpers.runner import Runner
 pytestmark = pytest.mark.xdist_group("plan")
 
 DATA = ("--data", "synthetic:4096,3,16,16,10", "--device", "cpu", "--epochs", "2")
+SPEED = ("--images-per-second", "20000")
 DEEP = ("--model", "wide_resnet_10_1", "--batch-size", "16")
 
 
@@ -19,7 +20,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 
 def test_strategies_side_by_side(place: Runner) -> None:
-    ended = place("plan", *DATA, *DEEP, "--gpus", "4", "--link-gbps", "10", "--gpu-memory", "0.1")
+    ended = place("plan", *DATA, *DEEP, "--gpus", "4", "--link-gbps", "10", "--gpu-memory", "0.1", *SPEED)
     assert ended.code == 0, ended.err
     lines = ended.out.splitlines()
     assert lines[0] == "devices        4 CPU processes, fp32"
@@ -38,7 +39,9 @@ def test_strategies_side_by_side(place: Runner) -> None:
         "optimizer",
         "sent",
         "link",
+        "time",
     ]
+    assert lines[start - 2] == "speed          20,000 images/s of one device"
     names = [line.split("  ")[0] for line in lines[start + 1 : start + 9]]
     assert names[::2] == ["ddp", "fsdp2", "hsdp 2", "pipeline 2"]
     assert names[1::2] == [f"{name} + checkpointing" for name in names[::2]]
@@ -76,6 +79,9 @@ def test_nothing_fits(place: Runner) -> None:
     ended = place("plan", *DATA, *DEEP, "--gpu-memory", "0.002")
     assert ended.code == 0
     assert ended.out.splitlines()[-2].startswith("nothing fits: --batch-size 16 needs ")
+    step = ended.out.splitlines()[-1].removeprefix("next: give ")
+    fitting = place("plan", *DATA, "--model", "wide_resnet_10_1", *step.split(), "--gpu-memory", "0.002")
+    assert fitting.out.splitlines()[-2].startswith("take ddp + checkpointing: ")
     refused = place("plan", *DATA, *DEEP, "--gpu-memory", "0.002", "--emit")
     assert_refused(refused, "no strategy can be taken")
 
@@ -85,6 +91,9 @@ def test_nothing_fits(place: Runner) -> None:
     [
         (("--measure", "--images-per-second", "3"), "--measure and --images-per-second contradict each other"),
         (("--price", "2"), "--price has no effect without the speed"),
+        (("--emit", "--json"), "--emit and --json contradict each other"),
+        (("--weights", "gone.pt"), "--weights gone.pt: there is no such file or folder"),
+        (("--strategy", "hsdp", "--gpus", "3"), "--shard-size 2 must divide the 3 processes"),
         (("--gpus", "2", "--processes", "3"), "--processes 3 is not --gpus 2 × --nodes 1"),
         (("--images", "30"), "--classes is missing"),
         (("--model", "resnet19"), "unknown model 'resnet19'"),

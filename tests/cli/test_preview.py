@@ -144,7 +144,7 @@ def test_preview_writes_only_the_sheet(run: Runner) -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("sheet.jpg", "--output sheet.jpg: the sheet is a PNG file"),
+        ("sheet.jpg", "--output sheet.jpg: a PNG file is written"),
         ("none/sheet.png", "--output none/sheet.png: there is no folder none"),
     ],
 )

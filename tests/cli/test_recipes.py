@@ -77,6 +77,12 @@ def test_printed_recipe_is_a_config_file(call: Call, tmp_path: Path) -> None:
 FILE, RECIPE = ("--config", "mine.yaml"), ("--recipe", "digits")
 
 
+@pytest.mark.parametrize("name", ["imagenet_1hour", "finetune_resnet50"])
+def test_data_of_a_recipe_that_has_none_are_asked_for(call: Call, name: str) -> None:
+    refused = call("train", "--recipe", name, "--device", "cpu", "--dry-run")
+    assert_refused(refused, f"the data of recipe {name} are not in the package", "add --data DIR, a folder of pictures")
+
+
 def test_recipe_that_is_unknown_or_contradicted_is_refused(call: Call) -> None:
     assert_refused(call("train", "--recipe", "digit"), "there is no recipe digit", "did you mean digits?")
     assert_refused(call("recipes", "digit"), "there is no recipe digit", "did you mean digits?")

@@ -59,3 +59,13 @@ def test_bad_input_is_refused(run: Runner) -> None:
     error = "--milestones 9 is not within the 3 epochs of the run"
     words = ("--epochs", "3", "--schedule", "step", "--milestones", "9")
     assert_refused(run("schedule", *words), error, "use epochs above 0 and below 3, or more --epochs")
+    hint = "give a folder that exists, from"
+    refused = run("schedule", "--data", "no/pictures")
+    assert_refused(refused, "--data no/pictures: neither a known data set nor a folder", hint)
+    assert refused.err.rstrip().endswith("; or add --images: schedule needs no data")
+
+
+def test_next_command_names_the_data_that_a_recipe_lacks(run: Runner) -> None:
+    ended = run("schedule", "--recipe", "imagenet_1hour", "--images", "1281167")
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[-1] == "next: accel_train train --recipe imagenet_1hour --data DIR"

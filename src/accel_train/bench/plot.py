@@ -5,20 +5,6 @@ from collections import defaultdict
 from pathlib import Path
 
 from accel_train.bench.results import Row
-from accel_train.errors import UserError
-from accel_train.loggers.text import quoted
-
-
-def check_plot(path: Path) -> None:
-    """Check, before anything is measured, that the plot can be written.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UserError(
-            f"--png {quoted(path)} is not a file in an existing folder", "give a file in an existing folder"
-        )
 
 
 def plot(path: Path, title: str, rows: list[Row]) -> None:

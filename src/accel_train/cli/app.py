@@ -15,6 +15,7 @@ import typer
 from accel_train import __version__
 from accel_train.cli.commands import Commands
 from accel_train.cli.usage import usage_error
+from accel_train.config.import_string import MEND, failed_in
 from accel_train.distributed.environment import launched, launched_rank, launcher_pid, local_rank
 from accel_train.distributed.launcher import USERS_MISTAKE
 from accel_train.distributed.peer_loss import what_was_lost
@@ -113,6 +114,10 @@ def _explain_failure(error: Exception) -> int:
         if local_rank() == 0 or not _told_by_local_rank_0():
             name = getattr(error, "filename", None)
             _print_error(f"cannot use {name}: {explained.reason}" if name else explained.reason, explained.hint)
+        return USERS_MISTAKE
+    if place := failed_in(error):
+        if local_rank() == 0 or not _told_by_local_rank_0():
+            _print_error(f"{place}: {type(error).__name__}: {error}", MEND)
         return USERS_MISTAKE
     _print_error(f"{type(error).__name__}: {error}", "accel_train --debug … prints the traceback; please report it")
     return 1

@@ -16,6 +16,7 @@ from accel_train.config.fields import AugmentLevel, Config, Device, Precision, e
 from accel_train.distributed.launcher import check_alone, runnable
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity, write_to_stderr
+from accel_train.system.atomic_files import refuse_unwritable
 from accel_train.system.signals import StopSignals
 
 _IMAGES = 8_192
@@ -61,10 +62,7 @@ def bench(
     runnable(config.processes)
     settings = _settings(config)
     if png:
-        from accel_train.bench.plot import check_plot
-
-        png = expand_home(png)
-        check_plot(png)
+        refuse_unwritable(png := expand_home(png), "--png", ".png")
     data = config.data or f"synthetic:{max(setting.images for setting in settings)},1,28,28,10"
     title = f"{config.model} on {data}, {quantity(config.processes, 'process', 'processes')}"
     measured = _measure(config, data, settings, signals)

@@ -46,7 +46,7 @@ def compare(runs: Runs, png: Png = None, price_per_hour: Price = None, json: Jso
     folders = [expand_home(folder) for folder in runs]
     prices = _prices(price_per_hour or [], len(folders))
     if png:
-        refuse_unwritable(png := expand_home(png), "--png")
+        refuse_unwritable(png := expand_home(png), "--png", ".png")
     histories = dict(zip(_LETTERS, map(read_run, folders), strict=False))
     summaries = [summarize(run, running=is_locked(run.folder)) for run in histories.values()]
     compared = compare_runs(histories, summaries, prices)

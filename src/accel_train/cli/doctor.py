@@ -43,18 +43,18 @@ def doctor(config: DoctorConfig, origins: dict[str, str], json: Json = False) ->
     print_first_line(doing, sys.stderr if json else sys.stdout)
     if count > 1:
         raise typer.Exit(start_processes(count, sys.argv[1:]))
-    healthy = _examine(config, before, json)
+    healthy = _examine(config, origins, before, json)
     raise typer.Exit(0 if healthy else _FAILS)
 
 
-def _examine(config: DoctorConfig, before: Sequence[Finding], json: bool) -> bool:
+def _examine(config: DoctorConfig, origins: dict[str, str], before: Sequence[Finding], json: bool) -> bool:
     """Collective: examine all processes and report; return whether nothing fails."""
     with without_gc():
         from accel_train.distributed.exchange import Exchange
         from accel_train.doctor.diagnose import Diagnosis, diagnose
         from accel_train.doctor.machine import examine_process
 
-    own = examine_process(config, before)
+    own = examine_process(config, before, origins)
     try:
         exchange = Exchange.open(config.timeout)
     except UserError as error:
@@ -71,7 +71,7 @@ def _examine(config: DoctorConfig, before: Sequence[Finding], json: bool) -> boo
 
 
 def _report(diagnosis: "Diagnosis", json: bool) -> None:
-    started = {"healthy": diagnosis.healthy, "launcher": launcher_name(), "processes": world_size()}
+    started = {"kind": "doctor", "healthy": diagnosis.healthy, "launcher": launcher_name(), "processes": world_size()}
     if json:
         typer.echo(json_format.dumps(portable({**started, **asdict(diagnosis)}), allow_nan=False))
     else:

@@ -54,7 +54,8 @@ def _rows(diagnosis: "Diagnosis", launcher: str, processes: int) -> Iterator["Ro
 def _started(diagnosis: "Diagnosis", processes: int) -> str:
     if not diagnosis.strategy:
         return "a run does not start"
-    return f"a run starts: {diagnosis.strategy}" + f" over {diagnosis.reports[0].backend}" * (processes > 1)
+    started = "a run starts" if diagnosis.healthy else "the processes start"
+    return f"{started}: {diagnosis.strategy}" + f" over {diagnosis.reports[0].backend}" * (processes > 1)
 
 
 def _slowest(links: Sequence["Link"]) -> str:

@@ -84,7 +84,9 @@ def _record(test: "RangeTest", tried: "Sequence[Tried]", found: "Suggestion") ->
     values = asdict(found)
     del values["losses"]
     return {
+        "kind": "find-lr",
         **values,
+        "limit": test.config.usual_rate.max_lr,
         "global_batch": test.plan.global_batch,
         "batch_size": test.plan.batch_size,
         "processes": test.plan.processes,
@@ -106,8 +108,11 @@ def _chart(title: str, tried: "Sequence[Tried]", found: "Suggestion") -> Iterato
 def _reasons(test: "RangeTest", tried: "Sequence[Tried]", found: "Suggestion") -> Iterator[str]:
     fell = f"from {loss(found.losses[0])} to {loss(min(found.losses))}"
     if found.lr is None:
-        updates = quantity(len(tried), "update")
-        yield f"no suggestion: the loss only fell {fell} in {updates}; try a higher --end-lr, or more --updates"
+        from accel_train.run.find_lr import remedy
+
+        little = f"only fell {fell}" if found.falls_until > tried[0].lr else "did not fall"
+        yield f"no suggestion: the loss {little} in {quantity(len(tried), 'update')}"
+        yield remedy(test.config, test.plan, tried, found)
         return
     yield f"the loss falls up to a learning rate of {learning_rate(found.falls_until)}, {fell}"
     if found.rises_from is not None:
@@ -117,6 +122,10 @@ def _reasons(test: "RangeTest", tried: "Sequence[Tried]", found: "Suggestion") -
     if found.rises_from is None and found.diverged_at is None:
         yield f"it still falls at the highest rate tried: try --end-lr {10 * tried[-1].lr:.2g}"
     yield f"suggested peak for {test.plan.global_batch:,} images per update: {found.lr:g}"
+    limit = test.config.usual_rate.max_lr
+    if found.lr > limit:
+        of = f"{test.config.model} with {test.config.optimizer}"
+        yield f"above {limit:g}, the limit for {of}: it may diverge; --lr {limit:g} is safer"
 
 
 def _next(config: FindLrConfig, origins: Mapping[str, str], test: "RangeTest", found: "Suggestion") -> Iterator[str]:

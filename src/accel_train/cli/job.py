@@ -11,15 +11,20 @@ from accel_train.cli.train import Json, Quiet, Verbose
 from accel_train.config.job_panel import HuggingFaceJob, KubernetesJob, SageMakerJob, SlurmJob
 from accel_train.config.options import TrainConfig
 from accel_train.config.plan import images_per_update
+from accel_train.config.strategies import check_options, check_processes
 from accel_train.distributed.launcher import check_alone
 from accel_train.errors import UserError
-from accel_train.jobs.hugging_face import hugging_face_file, processes_of
+from accel_train.jobs.hugging_face import gpus_of, hugging_face_file, is_known, processes_of
 from accel_train.jobs.kubernetes import kubernetes_file
 from accel_train.jobs.sagemaker import sagemaker_file
 from accel_train.jobs.slurm import slurm_file
 from accel_train.jobs.train_options import device_of
+from accel_train.loggers.text import quantity
 
 job = typer.Typer(no_args_is_help=True, help="Print a job file that runs `train` on a cluster.")
+
+
+_LEAST_GPUS_OF_DP = 2
 
 
 class _JobCommand(OptionsWithValues):
@@ -43,8 +48,10 @@ TrainOptions = Annotated[
 ]
 
 
-def _checked(words: Sequence[str], processes: int | None) -> dict[str, Any]:
+def _checked(words: Sequence[str], processes: int | None, gpus: int | None = None) -> dict[str, Any]:
     """Check options of train as the run will; return the values of those that are given, files included.
+
+    The job has this number of `processes`, and of `gpus` on each machine; None: its instance type decides.
 
     Raises:
         UserError or TyperException: one is unknown, or has a value that is refused, or contradicts the job.
@@ -68,12 +75,39 @@ def _checked(words: Sequence[str], processes: int | None) -> dict[str, Any]:
     if config.processes not in (None, processes):
         others = "its instances have one per GPU" if processes is None else f"the job has {processes:,}"
         raise UserError(f"--processes {config.processes}, but {others}", "leave it out: the job's options decide")
-    if processes and config.batch_size:
-        stages = config.pipeline_stages or 1
-        replicas = max(1, processes // stages)
-        images_per_update(config.global_batch_size, config.batch_size, config.accumulate, replicas, stages)
+    if processes is not None and gpus is not None:
+        _refuse_impossible(config, processes, gpus)
     given = {name: value for name, value in config.model_dump(mode="json").items() if name in origins}
     return given | {name: True for name, wanted in flags.items() if wanted}
+
+
+def _refuse_impossible(config: TrainConfig, processes: int, gpus: int) -> None:
+    """Refuse what the processes of a job, with `gpus` on each machine, would refuse when they start.
+
+    Raises:
+        UserError: they lack the device, cannot form the strategy, or cannot share the global batch.
+    """
+    if config.device == "cpu" and gpus:
+        raise UserError(
+            f"--device cpu, but the job has {quantity(gpus, 'GPU')} on each machine",
+            "leave it out, or ask for a machine without GPUs: --gpus-per-node 0, or another --flavor",
+        )
+    if config.device in ("cuda", "mps") and not gpus:
+        raise UserError(f"--device {config.device}, but the job has no GPU", "leave it out: the job's options decide")
+    strategy = "ddp" if config.strategy == "auto" else config.strategy
+    check_options(strategy, config.strategy_options)
+    try:
+        check_processes(strategy, config.strategy_options, processes)
+    except UserError as error:
+        hint = error.hint if processes > 1 else "ask for more GPUs, or leave it out"
+        raise UserError(error.message, hint) from None
+    if strategy == "dp" and gpus < _LEAST_GPUS_OF_DP:
+        raise UserError(
+            f"--strategy dp needs two GPUs or more, and the job has {quantity(gpus, 'GPU')}", "leave it out: use DDP"
+        )
+    if config.batch_size:
+        stages = config.pipeline_stages or 1
+        images_per_update(config.global_batch_size, config.batch_size, config.accumulate, processes // stages, stages)
 
 
 @job.command(cls=_JobCommand)
@@ -81,7 +115,7 @@ def _checked(words: Sequence[str], processes: int | None) -> dict[str, Any]:
 def slurm(config: SlurmJob, origins: dict[str, str], train: TrainOptions = None) -> None:
     """Print a batch script for SLURM: it saves at its time limit, queues itself again, and resumes."""
     check_alone("job")
-    given = _checked(train or [], config.nodes * config.tasks)
+    given = _checked(train or [], config.nodes * config.tasks, config.gpus_per_node)
     device = [] if "device" in given else ["--device", device_of(config.gpus_per_node)]
     text = slurm_file(_command(), [*(train or []), *device], {**config.model_dump(), "tasks": config.tasks})
     _print(text, "job.sh", "sbatch job.sh")
@@ -92,7 +126,7 @@ def slurm(config: SlurmJob, origins: dict[str, str], train: TrainOptions = None)
 def kubernetes(config: KubernetesJob, origins: dict[str, str], train: TrainOptions = None) -> None:
     """Print a PyTorchJob for Kubeflow: pods that fail or move are started again, and resume."""
     check_alone("job")
-    given = _checked(train or [], config.nodes * max(1, config.gpus_per_node))
+    given = _checked(train or [], config.nodes * max(1, config.gpus_per_node), config.gpus_per_node)
     text = kubernetes_file(_command(), given, config.model_dump())
     _print(text, "job.yaml", "kubectl apply -f job.yaml")
 
@@ -114,7 +148,10 @@ def sagemaker(config: SageMakerJob, origins: dict[str, str], train: TrainOptions
 def hugging_face(config: HuggingFaceJob, origins: dict[str, str], train: TrainOptions = None) -> None:
     """Print a script that starts a job on Hugging Face: one machine, a process per GPU."""
     check_alone("job")
-    given = _checked(train or [], processes_of(config.flavor))
+    if not is_known(config.flavor):
+        note = f"note: flavor {config.flavor} is not known here: the job gets one process, for one GPU"
+        typer.echo(f"{note}; `hf jobs hardware` lists them", err=True)
+    given = _checked(train or [], processes_of(config.flavor), gpus_of(config.flavor))
     text = hugging_face_file(_command(), given, config.model_dump())
     _print(text, "job.sh", "bash job.sh")
 

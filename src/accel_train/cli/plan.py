@@ -3,6 +3,7 @@
 import json as json_format
 import shlex
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,11 +39,16 @@ def plan(
         raise UserError("--measure and --images-per-second contradict each other", "leave one of them out")
     if config.price and not (measure or config.images_per_second):
         raise UserError("--price has no effect without the speed", "add --images-per-second or --measure")
+    if emit and json:
+        raise UserError("--emit and --json contradict each other", "leave one of them out")
     with without_gc():
         from accel_train.planning.choice import choose
+        from accel_train.planning.measure import check_device
         from accel_train.planning.run_plan import plan_run
 
     planned = plan_run(config, origins)
+    if measure:
+        check_device(planned.config.device)
     found = list(planned.estimates())
     speed = _speed(planned, config, measure)
     size = planned.plan.batch_size
@@ -70,7 +76,7 @@ def _show(
 ) -> None:
     from rich.console import Console
 
-    from accel_train.cli.plan_rows import columns, parts_row, plan_rows, problem_lines, save_row
+    from accel_train.cli.plan_rows import columns, next_step, parts_row, plan_rows, problem_rows, save_row, speed_row
     from accel_train.cli.table import table_lines, terminal_width
     from accel_train.loggers.rows import print_rows
 
@@ -78,16 +84,16 @@ def _show(
     rows = [*plan_rows(planned), *map(parts_row, whole[:1])]
     rows += [save_row(choice.estimate)] if choice.estimate else []
     if speed:
-        rows += [("speed", f"{speed.training:,.4g} images/s of one device")]
-    print_rows(Console(highlight=False), rows)
+        rows += [speed_row(speed, config)]
+    console = Console(highlight=False)
+    print_rows(console, rows)
     say("")
     for line in table_lines(columns(found, planned, config, speed), terminal_width()):
         say(line)
-    for line in problem_lines(found):
-        say(printable(line))
+    print_rows(console, list(problem_rows(found)))
     taken = f"take {choice.estimate.way.name}" if choice.estimate else "nothing fits"
-    say(printable(f"{taken}: {choice.reason}"))
-    say("next: add --emit for its command" if choice.estimate else "next: give another --batch-size or --model")
+    say(textwrap.fill(printable(f"{taken}: {choice.reason}"), terminal_width(), break_on_hyphens=False))
+    say(f"next: {next_step(choice, planned)}")
 
 
 def _emit(planned: "RunPlan", choice: "Choice", origins: dict[str, str]) -> None:

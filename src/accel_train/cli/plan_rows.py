@@ -8,13 +8,16 @@ from accel_train.cli.table import Column
 from accel_train.config.plan_options import PlanConfig
 from accel_train.loggers.rows import Row
 from accel_train.loggers.text import quantity, rough_duration
+from accel_train.loggers.text import speed as images_speed
 
 if TYPE_CHECKING:
+    from accel_train.planning.choice import Choice
     from accel_train.planning.estimate import Estimate
     from accel_train.planning.run_plan import RunPlan
     from accel_train.planning.speed import Speed
 
 
+_NONE = "–"
 _RATE_ROWS = ("base rate", "scaling", "limit", "peak", "warmup", "updates")
 """Of all rows of the command schedule."""
 
@@ -34,7 +37,8 @@ def plan_rows(planned: "RunPlan") -> Iterator[Row]:
     machines = f" ({quantity(cluster.nodes, 'machine')} × {cluster.gpus})" * (cluster.nodes > 1)
     plural = f"{device}es" if device.endswith("process") else None
     yield "devices", f"{quantity(cluster.devices, device, plural)}{machines}, {config.precision}"
-    sizes = f"{len(data.train):,} training images, {planned.subject.classes:,} classes"
+    classes = quantity(planned.subject.classes, "class", "classes")
+    sizes = f"{quantity(len(data.train), 'training image')}, {classes}"
     yield "data", f"{config.data}: {sizes}"
     shape = " × ".join(map(str, planned.input_shape))
     yield "model", f"{config.model}, {quantity(planned.parameters, 'parameter')}, input {shape}, {config.optimizer}"
@@ -67,18 +71,25 @@ def save_row(found: "Estimate") -> Row:
     return "save", f"copies {gigabytes(own)} to the CPU's memory in {who}"
 
 
+def speed_row(speed: "Speed", asked: PlanConfig) -> Row:
+    """Return the training speed of a device, and whether it was measured."""
+    measured = "" if asked.images_per_second else f", measured on this {'CPU' if asked.device == 'cpu' else 'GPU'}"
+    return "speed", f"{images_speed(speed.training)} images/s of one device{measured}"
+
+
 def columns(found: Sequence["Estimate"], planned: "RunPlan", asked: PlanConfig, speed: "Speed | None") -> list[Column]:
     """Return the table of the strategies."""
     rows = [_cells(each, planned, asked, speed) if each.devices else {} for each in found]
+    shown = {name: importance for name, importance in _IMPORTANCE.items() if any(name in row for row in rows)}
     names = [Column("strategy", [each.way.name for each in found], 9, left=True)]
     return names + [
-        Column(name, [row.get(name, "") for row in rows], importance) for name, importance in _IMPORTANCE.items()
+        Column(name, [row.get(name, _NONE) for row in rows], importance) for name, importance in shown.items()
     ]
 
 
 def _cells(each: "Estimate", planned: "RunPlan", asked: PlanConfig, speed: "Speed | None") -> dict[str, str]:
     """Return the texts of a strategy by column."""
-    from accel_train.planning.choice import USABLE, gigabytes
+    from accel_train.planning.choice import USABLE, gigabytes, rounded
     from accel_train.planning.speed import link_seconds
 
     size, devices = planned.plan.batch_size, each.devices
@@ -93,7 +104,7 @@ def _cells(each: "Estimate", planned: "RunPlan", asked: PlanConfig, speed: "Spee
     if asked.gpu_memory:
         cells["largest n"] = f"{each.largest_batch(USABLE * 1e9 * asked.gpu_memory):,}"
     if asked.link_gbps and each.traffic.by_device:
-        cells["link"] = f"{1e3 * link_seconds(each, asked.link_gbps):,.3g} ms"
+        cells["link"] = f"{rounded(1e3 * link_seconds(each, asked.link_gbps))} ms"
     if speed:
         seconds = total_seconds(each, planned, asked, speed)
         cells["time"] = rough_duration(seconds)
@@ -116,8 +127,18 @@ def total_price(seconds: float, planned: "RunPlan", asked: PlanConfig) -> float:
     return (asked.price or 0.0) * planned.cluster.devices * seconds / 3600
 
 
-def problem_lines(found: Sequence["Estimate"]) -> Iterator[str]:
+def problem_rows(found: Sequence["Estimate"]) -> Iterator[Row]:
     """Yield why a way is impossible, or how it was estimated; the same reason once."""
     for problem in dict.fromkeys(each.problem for each in found if each.problem):
         names = ", ".join(each.way.name for each in found if each.problem == problem)
-        yield f"note: {names}: {problem}"
+        yield "note", f"{names}: {problem}"
+
+
+def next_step(choice: "Choice", planned: "RunPlan") -> str:
+    """Return what to do with a plan."""
+    if choice.estimate:
+        return "add --emit for its command"
+    fixed = planned.config.global_batch_size
+    sizes = (n for n in range(choice.largest_batch, 0, -1) if not fixed or fixed % n == 0)
+    size = next(sizes, None)
+    return f"give --batch-size {size}" if size else "give more --gpus, or more --gpu-memory"

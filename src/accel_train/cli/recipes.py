@@ -14,7 +14,7 @@ Name = Annotated[
 
 
 def recipes(name: Name = None) -> None:
-    """List the recipes: run configs that are known to work, with what each reaches; or print one."""
+    """List the recipes: run configs, with what each has reached where it was measured; or print one."""
     check_alone("recipes")
     if name is not None:
         typer.echo(find(name).text, nl=False)

@@ -14,6 +14,7 @@ from accel_train.config.plan import Plan, make_plan
 from accel_train.config.resolve import resolve
 from accel_train.config.schedule_options import ScheduleConfig
 from accel_train.distributed.launcher import check_alone
+from accel_train.errors import UserError
 from accel_train.history.chart import Curve, chart_lines
 from accel_train.loggers.text import printable, quoted
 
@@ -41,7 +42,7 @@ def schedule(config: ScheduleConfig, origins: dict[str, str]) -> None:
         plot_schedule(config.png, title, points, plan.updates_per_epoch)
     say(printable(title))
     print_rows(Console(highlight=False), list(rate_rows(resolved, all_origins, plan, images)))
-    for line in chart_lines("learning rate by update", [Curve("o", points)], min(terminal_width(), 80)):
+    for line in chart_lines("learning rate by update", [Curve("o", points, in_steps=True)], min(terminal_width(), 80)):
         say(line)
     if config.png:
         say(printable(f"plot: {quoted(config.png)}"))
@@ -75,7 +76,10 @@ def _resolved(
     if images is None:
         from accel_train.run.training_data import open_training_data
 
-        data = open_training_data(asked, origins)
+        try:
+            data = open_training_data(asked, origins)
+        except UserError as error:
+            raise UserError(error.message, f"{error.hint}; or add --images: schedule needs no data") from None
         kind, images = data.kind, len(data.train)
     images = min(images, asked.limit or images)
     config, all_origins = resolve(asked, origins, kind, images, "fp32", architecture=_architecture(asked, kind))

@@ -108,7 +108,8 @@ def _warmup(said: _Origins, plan: Plan) -> str:
     else:
         start = "the base rate, which scaling raised" if schedule.warmup_from == config.lr else "1 % of the peak"
     updates = quantity(schedule.warmup_updates, "update")
-    return f"{updates} from {learning_rate(schedule.warmup_from)} ({start}); {epochs}"
+    above = ", above the peak: the rate falls" * (schedule.warmup_from > schedule.peak)
+    return f"{updates} from {learning_rate(schedule.warmup_from)} ({start}){above}; {epochs}"
 
 
 def _betas(config: ResolvedConfig, plan: Plan) -> str:

@@ -1,13 +1,12 @@
 """The config of the command `doctor`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from accel_train.config.fields import Config, Everyday, Placement, UserPath
 from accel_train.config.options import TrainConfig
-from accel_train.config.strategies import STRATEGY_OPTIONS
 from accel_train.errors import UserError
 
 
@@ -32,8 +31,3 @@ class Doctor(Config):
 
 class DoctorConfig(Doctor, TrainConfig):
     """An examination of the machines that a training run would use."""
-
-    @property
-    def strategy_options(self) -> dict[str, Any]:
-        """The options of the strategy that are given."""
-        return {name: value for name in STRATEGY_OPTIONS if (value := getattr(self, name)) is not None}

@@ -29,7 +29,7 @@ class FindLr(Config):
     @classmethod
     def _is_file(cls, value: Path | None) -> Path | None:
         if value is not None:
-            refuse_unwritable(value, "--png")
+            refuse_unwritable(value, "--png", ".png")
         return value
 
     @model_validator(mode="after")

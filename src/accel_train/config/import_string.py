@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from accel_train.errors import UserError
@@ -16,6 +17,10 @@ LIBRARIES = frozenset({"hf", "timm"})
 """Prefixes of names that libraries give, as in timm:resnet50 and hf:mnist: no code of a user's."""
 CODE = ("model", "data")
 """Fields of a config that may name a function."""
+MEND = "mend your code; accel_train --debug … prints the traceback"
+"""Hint for an error in a user's code."""
+_users_modules: set[str] = set()
+"""Modules that functions were imported from."""
 _CONFIG = "config.yaml"
 _BESIDE = ("data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
 """By these files, next to its config, the folder of a run is recognized; projects have other config.json files."""
@@ -83,9 +88,27 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
     Modules in the current directory can be imported. They take precedence over installed ones, not over Python's own.
 
     Raises:
-        UserError: the function cannot be imported or needs other arguments; the message names `option`.
+        UserError: the function cannot be imported, needs other arguments or fails; the message names `option`.
     """
-    function = _import_function(name, option)
+    try:
+        return _call(_import_function(name, option), name, option, offered)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{option} {name}: {type(error).__name__}: {error}", MEND) from error
+
+
+def failed_in(error: Exception) -> str | None:
+    """Return where an error was raised in users' code, such as ``nets.py, line 7, in forward``; None if it was not."""
+    places = [
+        f"{Path(frame.f_code.co_filename).name}, line {line}, in {frame.f_code.co_name}"
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") in _users_modules
+    ]
+    return places[-1] if places else None
+
+
+def _call(function: Callable[..., Any], name: str, option: str, offered: Mapping[str, Any]) -> Any:
     try:
         signature = inspect.signature(function)
     except ValueError as error:  # of some built-in functions
@@ -119,6 +142,7 @@ def _import_function(name: str, option: str) -> Callable[..., Any]:
         raise UserError(f"{option} {name}: {error}", hint) from None
     if not callable(function):
         raise UserError(f"{option} {name} is not a function", f"define `def {attribute}(…)` in {module}")
+    _users_modules.add(module)
     called: Callable[..., Any] = function
     return called
 

@@ -166,10 +166,7 @@ class Preview(Config):
     @field_validator("output")
     @classmethod
     def _is_png(cls, value: Path) -> Path:
-        if value.suffix.lower() != ".png":
-            raise UserError(f"--output {value}: the sheet is a PNG file", f"use --output {value.with_suffix('.png')}")
-        if not value.absolute().parent.is_dir():
-            raise UserError(f"--output {value}: there is no folder {value.parent}", "make it, or give another --output")
+        refuse_unwritable(value, "--output", ".png")
         return value
 
 

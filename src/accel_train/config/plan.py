@@ -14,7 +14,8 @@ _ADAM_BETAS = (0.9, 0.999)
 _ADAM_EPS = 1e-8
 _MAX_ADAM_RATIO = 0.5  # of batch ratio × (1 - beta1): near 1 the sqrt rule breaks down
 _MOST_TRIED = 100_000  # divisors
-_COLD_START = 0.01  # fraction of the peak at which warmup starts if scaling did not raise it
+COLD_START = 0.01
+"""Fraction of the peak at which warmup starts if scaling did not raise it."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _learning_rate(config: ResolvedConfig, global_batch: int, updates_per_epoch:
             "use a lower --lr, or --lr-scaling none",
         )
     # Goyal et al. 2017, §2.2: if scaling raised the learning rate, warmup starts from the unscaled one.
-    warmup_from = config.lr if peak > config.lr else peak * _COLD_START
+    warmup_from = config.lr if peak > config.lr else peak * COLD_START
     return Schedule(
         rule=config.schedule,
         peak=peak,

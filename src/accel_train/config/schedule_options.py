@@ -24,7 +24,7 @@ class Drawing(Config):
     @classmethod
     def _is_file(cls, value: Path | None) -> Path | None:
         if value is not None:
-            refuse_unwritable(value, "--png")
+            refuse_unwritable(value, "--png", ".png")
         return value
 
 

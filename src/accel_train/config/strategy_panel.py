@@ -1,10 +1,11 @@
 """The options by which processes share the work of training: a panel of the help."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
 from accel_train.config.fields import Config, Everyday, Placement, PositiveInt, StrategyName, split_list
+from accel_train.config.strategies import STRATEGY_OPTIONS
 
 
 class Strategy(Config):
@@ -25,3 +26,8 @@ class Strategy(Config):
     forward first (gpipe). Default: 1f1b."""
     pipeline_split: Annotated[tuple[str, ...] | None, BeforeValidator(split_list), Placement()] = None
     """Modules at which each stage but the first starts, such as layer3,fc. Default: by measured cost."""
+
+    @property
+    def strategy_options(self) -> dict[str, Any]:
+        """The options of the strategy that are given."""
+        return {name: value for name in STRATEGY_OPTIONS if (value := getattr(self, name)) is not None}

@@ -17,9 +17,10 @@ from accel_train.doctor.folder import examine_folder
 from accel_train.doctor.machine import Report
 from accel_train.doctor.speed import Speed, measure_speed
 from accel_train.doctor.steps import Steps
+from accel_train.run.build import refuse_unsupported
 from accel_train.run.resume_point import decisive_options
 
-_STOPPING = {"launcher", "open files", "interface", "device", "backend", "versions", "options"}
+_STOPPING = {"launcher", "open files", "interface", "device", "backend", "versions", "options", "run"}
 """Checks whose failure stops a run at its start, which is then not tried."""
 
 
@@ -102,6 +103,7 @@ def _start(config: DoctorConfig, steps: Steps) -> tuple[str, list[list[Link]]]:
                 common=decisive_options(config),
             )
         )
+        refuse_unsupported(config, started[0].strategy)
         return started[0].strategy_name
 
     strategies = steps.take("start", start_as_run)

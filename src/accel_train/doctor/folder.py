@@ -49,9 +49,6 @@ class Probe:
             if self._output:
                 check_destination(self._output)
             free = shutil.disk_usage(self.place).free
-            if free < _LEAST_FREE:
-                message = f"{quoted(self.place)} has {format_bytes(free)} free: a few checkpoints fill it"
-                yield Finding(_CHECK, message, "free some space there, or give another --output")
             self.folder.mkdir()
         except UserError as error:
             yield Finding.of(_CHECK, error)
@@ -59,6 +56,9 @@ class Probe:
         except OSError as error:
             yield _cannot("write to", self.place, error)
             return
+        if free < _LEAST_FREE:
+            message = f"{quoted(self.place)} has {format_bytes(free)} free: a few checkpoints fill it"
+            yield Finding(_CHECK, message, "free some space there, or give another --output")
         yield from self._operations()
         lock = FolderLock(self.folder, 0)
         try:

@@ -31,6 +31,7 @@ from accel_train.distributed.process_group import check_open_files
 from accel_train.distributed.ranks import device_name
 from accel_train.distributed.resolve import choose_backend, choose_device, choose_precision
 from accel_train.doctor.finding import Finding
+from accel_train.doctor.options import check_run
 from accel_train.errors import UserError
 from accel_train.loggers.text import quoted
 from accel_train.run.identity import describe_cpu
@@ -88,7 +89,9 @@ class _Devices(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-def examine_process(config: DoctorConfig, before: Sequence[Finding] = ()) -> Report:
+def examine_process(
+    config: DoctorConfig, before: Sequence[Finding] = (), origins: Mapping[str, str] | None = None
+) -> Report:
     """Return what this process knows of itself, and has found `before`; each check has a time limit."""
     findings = list(before)
     try:
@@ -97,6 +100,7 @@ def examine_process(config: DoctorConfig, before: Sequence[Finding] = ()) -> Rep
         devices = _Devices({}, findings=(_hangs("device", config.timeout),))
     for check, function in _CHECKS.items() if devices.versions else ():
         findings += _limited(check, partial(function, config), config.timeout)
+    findings += _limited("run", partial(_run, config, origins or {}), config.timeout)
     rank = launched_rank()
     return Report(
         rank=rank,
@@ -213,6 +217,11 @@ def _data(config: DoctorConfig) -> Iterator[Finding]:
     if is_path(config.data) and not Path(config.data).exists():
         message = f"--data {quoted(config.data)} does not exist here"
         yield Finding("data", message, "mount or copy the data there, the same on all hosts")
+
+
+def _run(config: DoctorConfig, origins: Mapping[str, str]) -> Iterable[Finding]:
+    check_run(config, origins)
+    return ()
 
 
 _CHECKS: dict[str, Callable[[DoctorConfig], Iterable[Finding]]] = {

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 _SEVERAL = "*"
@@ -16,13 +16,15 @@ class Curve:
     letter: str
     points: Sequence[tuple[float, float]]
     """x and y, by rising x; those that are not finite are left out."""
+    in_steps: bool = False
+    """Whether each value stays until the next point, as a learning rate does until the next update."""
 
 
 def chart_lines(
     title: str, curves: Sequence[Curve], width: int, height: int = 12, x_text: Callable[[float], str] = "{:g}".format
 ) -> Iterator[str]:
     """Yield the lines of a chart with the axes' ends labelled; none if no curve has two points."""
-    curves = [Curve(c.letter, [(x, y) for x, y in c.points if math.isfinite(y)]) for c in curves]
+    curves = [replace(c, points=[(x, y) for x, y in c.points if math.isfinite(y)]) for c in curves]
     curves = [curve for curve in curves if len(curve.points) > 1]
     if not curves:
         return
@@ -35,7 +37,7 @@ def chart_lines(
     for curve in curves:
         for column in range(columns):
             x = min(xs) + (max(xs) - min(xs)) * column / (columns - 1)
-            if (y := _at(curve.points, x)) is not None:
+            if (y := _at(curve, x)) is not None:
                 row = round((high - y) / ((high - low) or 1) * (height - 1))
                 rows[row][column] = curve.letter if rows[row][column] == " " else _SEVERAL
     yield title
@@ -46,9 +48,11 @@ def chart_lines(
     yield " " * (margin + 2) + first + last.rjust(columns - len(first))
 
 
-def _at(points: Sequence[tuple[float, float]], x: float) -> float | None:
+def _at(curve: Curve, x: float) -> float | None:
     """Return a curve's height between its points; None outside of them."""
-    for (left, low), (right, high) in pairwise(points):
+    for (left, low), (right, high) in pairwise(curve.points):
+        if left <= x < right and curve.in_steps:
+            return low
         if left <= x <= right:
             return low + (high - low) * (x - left) / ((right - left) or 1)
     return None

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from accel_train.events import DataRecord, HardwareRecord, PlanRecord, RunStarted
 from accel_train.loggers.host_map import host_rows
 from accel_train.loggers.rows import Row
-from accel_train.loggers.text import learning_rate, quantity
+from accel_train.loggers.text import learning_rate, option_value, quantity
 
 
 class Option(NamedTuple):
@@ -14,6 +14,8 @@ class Option(NamedTuple):
 
     label: str
     text: Callable[[Any], str]
+    off: str = "off"
+    """Shown if it is switched off: False, 0 or None."""
 
 
 IN_OTHER_ROWS = {
@@ -28,16 +30,23 @@ IN_OTHER_ROWS = {
 """Fields of the config that the fixed rows show."""
 
 _FITS = {"crop": "the central square", "pad": "whole pictures, between margins", "squash": "whole pictures, distorted"}
+_ON_NAN = {"stop": "stop", "rollback": "rollback to the last checkpoint, skip the data since"}
 OPTIONS = {
     "mixup": Option("mixup", "shares from Beta({0:g}, {0:g})".format),
     "cutmix": Option("CutMix", "shares from Beta({0:g}, {0:g})".format),
-    "repeated_augmentation": Option("repeats", "each image {} times in an update, augmented differently".format),
+    "repeated_augmentation": Option(
+        "repeats", lambda times: f"each image {times} times in an update, augmented differently" if times > 1 else "off"
+    ),
     "limit": Option("limit", "at most {0:,} training and {0:,} validation images".format),
     "val_fraction": Option("val fraction", "{:g} held out for validation".format),
     "fit": Option("fit", lambda fit: _FITS[fit]),
     "eval_crop": Option("central crop", "{:g} of the shorter side".format),
+    "stochastic_depth": Option("residuals", "stochastic depth {:g}".format, off="no stochastic depth"),
+    "zero_init_residual": Option("zero init", "residual blocks are identities at first".format),
+    "batch_norm_momentum": Option("BatchNorm", "momentum {:g}".format),
+    "head_lr_multiplier": Option("head rate", "× {:g}".format),
     "workers": Option("workers", "{} per process".format),
-    "label_smoothing": Option("loss", "label smoothing {:g}".format),
+    "label_smoothing": Option("loss", "label smoothing {:g}".format, off="no label smoothing"),
     "clip_norm": Option("clipping", "gradient norm at most {:g}".format),
     "ema": Option("EMA", "half-life {:,.0f} images; used for evaluation and export".format),
     "auto_micro_batch": Option("batch search", "largest batch size that fits into memory".format),
@@ -46,13 +55,14 @@ OPTIONS = {
     "activation_checkpointing": Option("activations", "computed again in the backward pass, block by block".format),
     "pipeline_split": Option("split", lambda names: f"stages start at {', '.join(names)}"),
     "cudnn_benchmark": Option("cuDNN", "benchmark: fastest kernels, which may differ between runs".format),
-    "on_nan": Option("on NaN", "{} to the last checkpoint, skip the data since".format),
+    "on_nan": Option("on NaN", lambda action: _ON_NAN[action]),
     "target_accuracy": Option("target", "stop at validation accuracy {:g}".format),
     "patience": Option("patience", lambda epochs: f"stop after {quantity(epochs, 'epoch')} without improvement"),
     "time_limit": Option("time limit", "save and stop within {}".format),
     "keep": Option("keep", lambda number: f"{quantity(number, 'checkpoint')}, and that of the best epoch"),
     "log_every": Option("log every", lambda updates: quantity(updates, "update")),
-    "watch_every": Option("watch every", lambda updates: quantity(updates, "update") if updates else "never"),
+    "watch_every": Option("watch every", lambda updates: quantity(updates, "update"), off="never"),
+    "tracker_project": Option("project", str),
     "timeout": Option("timeout", "{} s".format),
     "profile": Option("profile", "some updates, traced into the run folder".format),
 }
@@ -93,9 +103,9 @@ def full_rows(started: RunStarted) -> list[Row]:
 
 
 def _option(name: str, value: Any) -> Row:
-    """Return the row of an option that differs from its default."""
-    option = OPTIONS.get(name, Option(name.replace("_", " "), str))
-    return option.label, option.text(value)
+    """Return the row of an option that differs from its default, or that the user typed."""
+    option = OPTIONS.get(name, Option(name.replace("_", " "), option_value))
+    return option.label, option.text(value) if value else option.off
 
 
 def _data(data: DataRecord) -> str:

@@ -149,7 +149,7 @@ class QuietLogger:
             return
         text = None
         if isinstance(event, RunEnded):
-            text = summary_line(event, self._run.run_folder)
+            text = summary_line(event, self._run)
         elif isinstance(event, Stopped):
             text = stopped_line(self._run, event, self._command)
         elif isinstance(event, Notice):

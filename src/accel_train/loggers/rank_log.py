@@ -91,7 +91,7 @@ class RankLogger:
             Notice: lambda event: f"note: {printable(event.text)}",
             Profiled: lambda event: "\n".join(profile_lines(event)),
             Stopped: lambda event: stopped_line(self._run, event, command),
-            RunEnded: lambda event: summary_line(event, self._run.run_folder),
+            RunEnded: lambda event: summary_line(event, self._run),
             ReportWritten: lambda event: f"report: {printable(event.path)}",
         }
 

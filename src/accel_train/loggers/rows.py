@@ -12,7 +12,8 @@ from accel_train.loggers.text import as_encoded, printable
 Row = tuple[str, str]
 """A label, empty if the text continues the row above, and a text."""
 
-_LABEL_WIDTH = 15
+LONGEST_LABEL = 14
+_LABEL_WIDTH = LONGEST_LABEL + 1
 
 
 class RunConsole(Console):
@@ -33,7 +34,7 @@ def print_rows(console: Console, rows: list[Row], wrap: bool = True) -> None:
     width = console.width if wrap and console.is_terminal else sys.maxsize
     for label, text in rows:
         lines = textwrap.fill(
-            as_encoded(label.ljust(_LABEL_WIDTH) + printable(text), console.encoding),
+            as_encoded(f"{label:{LONGEST_LABEL}} {printable(text)}", console.encoding),
             width,
             subsequent_indent=" " * _LABEL_WIDTH,
             break_long_words=False,

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from accel_train.events import ReportWritten, RunEnded, RunStarted
 from accel_train.loggers.rows import Row, print_rows
-from accel_train.loggers.text import accuracy, duration, quantity, speed
+from accel_train.loggers.text import accuracy, duration, quantity, speed, validation
 
 _FUNCTION = re.compile(r"(?!hf:|timm:)[\w.]+:[^\W\d]\w*")
 """A user's my.module:function, no name that a library gives, which other commands import only if it is named."""
@@ -15,7 +15,7 @@ _FUNCTION = re.compile(r"(?!hf:|timm:)[\w.]+:[^\W\d]\w*")
 
 def print_summary(console: Console, ended: RunEnded, started: RunStarted) -> None:
     """Print :func:`summary_rows` and, unwrapped so that they can be copied, :func:`files_rows`."""
-    print_rows(console, summary_rows(ended))
+    print_rows(console, summary_rows(ended, started))
     print_rows(console, files_rows(started), wrap=False)
 
 
@@ -24,13 +24,14 @@ def print_report(console: Console, written: ReportWritten, started: RunStarted) 
     print_rows(console, report_rows(written, started), wrap=False)
 
 
-def summary_rows(ended: RunEnded) -> list[Row]:
+def summary_rows(ended: RunEnded, started: RunStarted) -> list[Row]:
     """Return the results of a finished run."""
+    of = validation(started.config["ema"])
     trained = ended.images_per_second > 0  # else all epochs were done before
     return [
         ("ended", ended.reason),
-        ("accuracy", f"training {accuracy(ended.train_accuracy)}, validation {accuracy(ended.val_accuracy)}"),
-        ("best epoch", f"{ended.best_epoch}, validation {accuracy(ended.best_val_accuracy)}"),
+        ("accuracy", f"training {accuracy(ended.train_accuracy)}, {of} {accuracy(ended.val_accuracy)}"),
+        ("best epoch", f"{ended.best_epoch}, {of} {accuracy(ended.best_val_accuracy)}"),
         *[("speed", f"{speed(ended.images_per_second)} images/s, {_data_wait(ended)}")] * trained,
         ("time", f"{_epochs_and_time(ended)}, {quantity(ended.updates, 'update')}"),
     ]
@@ -56,11 +57,11 @@ def _own_code(started: RunStarted, *names: str) -> list[str]:
     return [word for pair in own.items() if _FUNCTION.fullmatch(pair[1]) for word in pair]
 
 
-def summary_line(ended: RunEnded, run_folder: str) -> str:
+def summary_line(ended: RunEnded, started: RunStarted) -> str:
     """Return the results of a finished run in one line."""
     best = f"best {accuracy(ended.best_val_accuracy)} in epoch {ended.best_epoch}"
-    result = f"validation accuracy {accuracy(ended.val_accuracy)}, {best}"
-    return f"{result}, {_epochs_and_time(ended)} ({ended.reason}): {run_folder}"
+    result = f"{validation(started.config['ema'])} accuracy {accuracy(ended.val_accuracy)}, {best}"
+    return f"{result}, {_epochs_and_time(ended)} ({ended.reason}): {started.run_folder}"
 
 
 def _epochs_and_time(ended: RunEnded) -> str:

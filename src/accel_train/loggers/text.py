@@ -119,6 +119,11 @@ def accuracy(share: float | None) -> str:
     return "-" if share is None else f"{share:.4f}"
 
 
+def validation(ema: float | None) -> str:
+    """Return what a figure is of which picks the best epoch: validation, with EMA that of the averaged weights."""
+    return "validation" if ema is None else "EMA validation"
+
+
 def loss(value: float | None) -> str:
     """Return a loss in at most 9 characters, even if training diverges; a dash if there were no images."""
     if value is None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accel_train.errors import UserError
 from accel_train.planning.estimate import Estimate
 from accel_train.planning.traffic import Cluster
 
@@ -19,6 +20,8 @@ class Choice:
     estimate: Estimate | None
     """None if no way fits."""
     reason: str
+    largest_batch: int = 0
+    """If no way fits: the largest batch size that would."""
 
 
 def choose(
@@ -27,18 +30,24 @@ def choose(
     """Return the first way that fits: first without activation checkpointing, which costs a third more time.
 
     `asked` is a value of ``--strategy``; `gpu_memory` is in GB.
+
+    Raises:
+        UserError: what the strategy takes is unknown.
     """
-    possible = [each for each in found if each.devices and asked in ("auto", each.way.strategy)]
+    wanted = [each for each in found if asked in ("auto", each.way.strategy)]
+    possible = [each for each in wanted if each.devices]
+    if not possible:
+        raise UserError(f"--strategy {asked} cannot be planned: {wanted[0].problem}", "leave it out: others can")
     ordered = sorted(possible, key=lambda each: (each.way.checkpointing, _ORDER.index(each.way.strategy)))
     if gpu_memory is None:
-        first = ordered[0] if ordered else None
-        return Choice(first, _unlimited(first, batch_size, asked))
+        peak = gigabytes(ordered[0].peak(batch_size))
+        return Choice(ordered[0], f"it takes {peak} per device; add --gpu-memory to see what fits")
     limit = USABLE * gpu_memory * 1e9
     fitting = [each for each in ordered if each.fits(batch_size, limit)]
     if not fitting:
-        return Choice(None, _too_small(ordered, batch_size, gpu_memory, limit))
+        return _too_small(ordered, batch_size, gpu_memory, limit)
     first = fitting[0]
-    reason = f"it takes {gigabytes(first.peak(batch_size))} of {gpu_memory:g} GB"
+    reason = f"it takes {gigabytes(first.peak(batch_size))} of {rounded(gpu_memory)} GB"
     if asked != "auto":
         return Choice(first, f"{reason}, and was asked for")
     if before := ordered[: ordered.index(first)]:
@@ -51,23 +60,22 @@ def choose(
     return Choice(first, reason)
 
 
-def _unlimited(first: Estimate | None, batch_size: int, asked: str) -> str:
-    if first is None:
-        return f"--strategy {asked} cannot train this model on these devices"
-    peak = gigabytes(first.peak(batch_size))
-    return f"it takes {peak} per device; add --gpu-memory to see what fits"
-
-
-def _too_small(ordered: Sequence[Estimate], batch_size: int, gpu_memory: float, limit: float) -> str:
-    if not ordered:
-        return "no strategy can train this model on these devices"
+def _too_small(ordered: Sequence[Estimate], batch_size: int, gpu_memory: float, limit: float) -> Choice:
     best = max(ordered, key=lambda each: each.largest_batch(limit))
     needs = f"--batch-size {batch_size} needs {gigabytes(min(each.peak(batch_size) for each in ordered))}"
+    memory = f"{rounded(gpu_memory)} GB"
     if size := best.largest_batch(limit):
-        return f"{needs}, more than {100 * USABLE:.0f} % of {gpu_memory:g} GB: at most {size} with {best.way.name}"
-    return f"{needs} at least, and not even one image fits into {gpu_memory:g} GB: use more or larger GPUs"
+        reason = f"{needs}, more than {100 * USABLE:.0f} % of {memory}: at most {size} with {best.way.name}"
+        return Choice(None, reason, size)
+    return Choice(None, f"{needs} at least, and not even one image fits into {memory}: use more or larger GPUs")
 
 
 def gigabytes(size: float) -> str:
-    """Return ``1.61 GB`` or ``102 MB``."""
-    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
+    """Return ``1.61 GB``, ``102 MB`` or ``3.2 KB``."""
+    unit, name = next(((u, n) for u, n in ((1e9, "GB"), (1e6, "MB")) if size >= u), (1e3, "KB"))
+    return f"{rounded(size / unit)} {name}"
+
+
+def rounded(value: float) -> str:
+    """Return three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from accel_train.planning.estimate import Way
 from accel_train.planning.traffic import Cluster
+from accel_train.planning.ways import Way
 
 DECIDED = (
     *("processes", "strategy", "shard_size", "pipeline_stages", "pipeline_split", "pipeline_schedule"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.plan import Plan, divide
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
@@ -13,27 +14,18 @@ from accel_train.planning.memory import DeviceMemory
 from accel_train.planning.replica import whole_model_memory
 from accel_train.planning.stages import find_cut, stage_memory
 from accel_train.planning.subject import Subject
-from accel_train.planning.traffic import NONE, Cluster, Traffic, ddp_traffic, pipeline_traffic, sharded_traffic
+from accel_train.planning.traffic import (
+    NONE,
+    Cluster,
+    SentSizes,
+    Traffic,
+    ddp_traffic,
+    pipeline_traffic,
+    sharded_traffic,
+)
 from accel_train.planning.update import Sharing
-
-_STAGES = 2
-"""Of a pipeline, unless given."""
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to share the work."""
-
-    strategy: str
-    """Value of ``--strategy``."""
-    checkpointing: bool
-    shards: int = 1
-    stages: int = 1
-
-    @property
-    def name(self) -> str:
-        size = f" {self.shards}" * (self.strategy == "hsdp") + f" {self.stages}" * (self.stages > 1)
-        return f"{self.strategy}{size}{' + checkpointing' * self.checkpointing}"
+from accel_train.planning.ways import Way, ways
+from accel_train.training.optimizers import hidden_matrices
 
 
 @dataclass(frozen=True)
@@ -67,36 +59,34 @@ def estimates(subject: Subject, cluster: Cluster) -> Iterator[Estimate]:
     """Yield what each way to train takes.
 
     Raises:
-        UserError: the run could not start in any way.
+        UserError: the run could not start in any way, or not in the one that was asked for.
     """
-    module = subject.build_without_data(torch.channels_last)[0].module
-    weights = sum(p.nbytes for p in module.parameters())
-    gradients = sum(p.nbytes for p in module.parameters() if p.requires_grad)
-    for way in ways(subject, cluster):
+    config, sent = subject.config, sent_sizes(subject)
+    for way in ways(config, cluster):
         try:
+            way.check(config, cluster)
             found = _estimate(replace(subject, checkpointing=way.checkpointing), cluster, way)
-            yield found if way.stages > 1 else replace(found, traffic=_traffic(found, weights, gradients, cluster))
+            yield found if way.strategy == "pipeline" else replace(found, traffic=_traffic(found, sent, cluster))
         except UserError as error:
+            if way.strategy == config.strategy and not way.checkpointing:
+                raise
             yield Estimate(way, 1, problem=error.message)
 
 
-def ways(subject: Subject, cluster: Cluster) -> Iterator[Way]:
-    """Yield the ways to train on these devices, the simplest and fastest first."""
-    config, devices = subject.config, cluster.devices
-    shards = config.shard_size or _shard_size(cluster)
-    stages = config.pipeline_stages or _STAGES
-    found = [("ddp", 1, 1)]
-    found += [("fsdp2", devices, 1)] * (devices > 1)
-    found += [("hsdp", shards, 1)] * (1 < shards < devices and devices % shards == 0)
-    found += [("pipeline", 1, stages)] * (stages > 1 and devices % stages == 0)
-    for strategy, shards, stages in found:
-        for checkpointing in (False, True):
-            yield Way(strategy, checkpointing, shards, stages)
+def sent_sizes(subject: Subject) -> SentSizes:
+    """Return the bytes of what processes send that compute all layers.
 
-
-def _shard_size(cluster: Cluster) -> int:
-    """Return the devices of a replica under HSDP: those of a machine; half of them if there is one machine."""
-    return cluster.gpus if cluster.nodes > 1 else cluster.gpus // 2
+    Raises:
+        UserError: the model cannot be built.
+    """
+    module = subject.build_without_data(torch.channels_last)[0].module
+    trained = {name: p.nbytes for name, p in module.named_parameters() if p.requires_grad}
+    hidden = hidden_matrices(module) if OPTIMIZERS[subject.config.optimizer].hidden_apart else ()
+    return SentSizes(
+        weights=sum(p.nbytes for p in module.parameters()),
+        gradients=sum(trained.values()),
+        matrices=sum(size for name, size in trained.items() if name in hidden),
+    )
 
 
 def sharing(plan: Plan, cluster: Cluster, way: Way) -> Sharing:
@@ -129,12 +119,12 @@ def _estimate(subject: Subject, cluster: Cluster, way: Way) -> Estimate:
     return Estimate(way, shared.accumulate, (memory,), problem=note)
 
 
-def _traffic(found: Estimate, weights: int, gradients: int, cluster: Cluster) -> Traffic:
+def _traffic(found: Estimate, sent: SentSizes, cluster: Cluster) -> Traffic:
     """Return what is sent if all processes compute all layers."""
     shards = found.way.shards
     if shards == 1:
-        return ddp_traffic(gradients, cluster)
-    return sharded_traffic(weights, gradients, cluster, shards=shards, accumulate=found.accumulate)
+        return ddp_traffic(sent.gradients, cluster)
+    return sharded_traffic(sent, cluster, shards=shards, accumulate=found.accumulate)
 
 
 def _of_pipeline(subject: Subject, cluster: Cluster, way: Way, shared: Sharing) -> Estimate:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from accel_train.config.options import TrainConfig
+from accel_train.distributed.resolve import choose_device
 from accel_train.errors import UserError
 from accel_train.planning.run_plan import RunPlan
 from accel_train.planning.speed import Speed
@@ -30,6 +31,19 @@ _CHANGED: dict[str, Any] = {
     **{"time_limit": None, "unfreeze_at": None, "save_every": "1000000epoch", "tracker": None, "profile": False},
 }
 """What would end the short run, or is for several processes."""
+
+
+def check_device(asked: str) -> None:
+    """Check that this machine has a device of the kind that is planned; `asked` is ``--device``.
+
+    Raises:
+        UserError: it has a CPU only.
+    """
+    if asked != "cpu" and choose_device(asked, os.environ) == "cpu":
+        raise UserError(
+            "--measure: the plan is of GPUs, and this machine has none",
+            "give --images-per-second, or add --device cpu to plan CPU processes",
+        )
 
 
 def measure(planned: RunPlan) -> Speed:

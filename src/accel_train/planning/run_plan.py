@@ -13,7 +13,9 @@ from accel_train.planning.data import planned_data
 from accel_train.planning.estimate import Estimate, estimates
 from accel_train.planning.subject import Subject
 from accel_train.planning.traffic import Cluster
-from accel_train.run.resume_point import fill_from_run
+from accel_train.planning.ways import stages_asked
+from accel_train.run.resume_point import UNNAMED, fill_from_run
+from accel_train.run.weights import check_weights
 
 _USUAL_SIZE = 224
 """Image size of most published weights, which are not downloaded to plan with them."""
@@ -65,10 +67,9 @@ def plan_run(asked: PlanConfig, origins: dict[str, str]) -> RunPlan:
     if config.starts_from_weights and config.image_size is None:
         config = config.model_copy(update={"image_size": _USUAL_SIZE})
         notes = (f"images of {_USUAL_SIZE} pixels are assumed, as for most weights: else give --image-size",)
-    stages = (config.pipeline_stages or 2) if config.strategy == "pipeline" else 1
-    if cluster.devices % stages:
-        raise UserError(f"{cluster.devices} GPUs are not replicas of {stages} stages", "give other --pipeline-stages")
-    plan = make_plan(config, cluster.devices, len(data.train), stages=stages)
+    if config.starts_from_weights and config.resume in UNNAMED:  # a run to resume has its own
+        check_weights(config.model, config.weights)
+    plan = make_plan(config, cluster.devices, len(data.train), stages=stages_asked(config, cluster))
     subject = Subject(config, plan, data)
     built, _ = subject.build_without_data(torch.channels_last)
     shape = (built.channels, built.image_size, built.image_size)

@@ -39,6 +39,16 @@ class Traffic:
 NONE = Traffic(0, 0)
 
 
+@dataclass(frozen=True)
+class SentSizes:
+    """Bytes of what processes send that compute all layers."""
+
+    weights: int
+    gradients: int
+    matrices: int = 0
+    """Gradients that the optimizer needs unsharded, as Muon does."""
+
+
 def shares(count: int) -> float:
     """Return the part of a tensor that each of `count` devices in a ring sends in an all-gather."""
     return (count - 1) / count
@@ -49,14 +59,15 @@ def ddp_traffic(gradients: int, cluster: Cluster) -> Traffic:
     return Traffic.of_ring(2 * shares(cluster.devices) * gradients)
 
 
-def sharded_traffic(weights: int, gradients: int, cluster: Cluster, *, shards: int, accumulate: int) -> Traffic:
+def sharded_traffic(sent: SentSizes, cluster: Cluster, *, shards: int, accumulate: int) -> Traffic:
     """All-gather of the weights for each forward and backward pass, reduce-scatter of the gradients at the end.
 
+    The optimizer may gather matrices, once per update.
     Replicas of `shards` devices, if there are several, then average the gradients of their shards.
     """
-    gathered = shares(shards) * (2 * accumulate * weights + gradients)
+    gathered = shares(shards) * (2 * accumulate * sent.weights + sent.gradients + sent.matrices)
     replicas = cluster.devices // shards
-    averaged = 2 * shares(replicas) * gradients / shards
+    averaged = 2 * shares(replicas) * sent.gradients / shards
     inside = shards <= cluster.gpus and cluster.gpus % shards == 0
     if cluster.nodes == 1:
         return Traffic.of_ring(gathered + averaged)

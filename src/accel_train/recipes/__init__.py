@@ -1,1 +1,1 @@
-"""Run configs that are known to work: YAML files, whose heads tell what each reaches."""
+"""Run configs: YAML files, whose heads tell what each has reached where it was measured."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accel_train.config.defaults import kind_of_data
 from accel_train.config.load import read_yaml
 from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError
@@ -11,6 +12,8 @@ from accel_train.errors import UserError
 _FOLDER = Path(__file__).parent
 HEAD = ("command", "hardware", "time", "accuracy", "measured")
 """What the head of each recipe tells, one comment a line, after a paragraph of what it does."""
+ORIGIN = "recipe "
+"""Start of the origin of a recipe's values."""
 _FILES = (".yaml", ".yml")
 
 
@@ -25,7 +28,7 @@ class Recipe:
     @property
     def origin(self) -> str:
         """Where its values come from, as the origin of each."""
-        return f"recipe {self.name}"
+        return f"{ORIGIN}{self.name}"
 
     @property
     def about(self) -> str:
@@ -53,6 +56,11 @@ class Recipe:
     def values(self, fields: set[str]) -> dict[str, Any]:
         """Return its options; `fields` are those of the config."""
         return read_yaml(_FOLDER / f"{self.name}.yaml", fields)
+
+
+def lacks_data(data: str, origin: str) -> bool:
+    """Return whether the data that a recipe names are a folder which the user has to give."""
+    return origin.startswith(ORIGIN) and kind_of_data(data)[0] == "folder" and not Path(data).exists()
 
 
 def names() -> list[str]:

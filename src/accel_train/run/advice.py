@@ -19,7 +19,7 @@ from accel_train.data.sources.synthetic import is_synthetic
 from accel_train.errors import UserError
 from accel_train.events import EpochEnd
 from accel_train.history.files import PREDICTIONS
-from accel_train.loggers.text import accuracy, quantity, quoted
+from accel_train.loggers.text import accuracy, quantity, quoted, validation
 from accel_train.metrics.predictions import Predictions, read_predictions
 from accel_train.run.build import Run
 from accel_train.run.learning_notes import LearningNotes, at_chance
@@ -132,8 +132,9 @@ def advice(outcome: Outcome) -> tuple[str, ...]:
 def shuffled_labels(outcome: Outcome) -> Iterator[str]:
     """Compare what was learned of many training images with validation at chance."""
     if outcome.at_chance and outcome.has_memorized and outcome.images_of_class >= _FEW_IMAGES:
-        trained, found = accuracy(outcome.last.train_accuracy), accuracy(outcome.last.selection_accuracy)
-        figures = f"training accuracy {trained}, but validation {found}, which is chance ({accuracy(outcome.chance)})"
+        trained = accuracy(outcome.last.train_accuracy)
+        found = f"{validation(outcome.config.ema)} {accuracy(outcome.last.selection_accuracy)}"
+        figures = f"training accuracy {trained}, but {found}, which is chance ({accuracy(outcome.chance)})"
         look = f"accel_train preview {_data_options(outcome.config)} --output preview.png"
         yield f"{figures}: the labels look shuffled; compare them with the images: {look}"
 
@@ -209,10 +210,10 @@ def _is_rare(outcome: Outcome, label: int) -> bool:
 
 def overfitting(outcome: Outcome) -> Iterator[str]:
     """Compare training and validation accuracy."""
-    trained, found = outcome.last.train_accuracy, outcome.last.selection_accuracy
+    trained, found, config = outcome.last.train_accuracy, outcome.last.selection_accuracy, outcome.config
     if trained is not None and trained - found > _GAP and not outcome.at_chance and not outcome.noted:
-        figures = f"training accuracy {accuracy(trained)} is far above validation {accuracy(found)}"
-        yield f"{figures}: try {against_memorizing(outcome.config)}"
+        figures = f"training accuracy {accuracy(trained)} is far above {validation(config.ema)} {accuracy(found)}"
+        yield f"{figures}: try {against_memorizing(config)}"
 
 
 def still_falling(outcome: Outcome) -> Iterator[str]:
@@ -223,8 +224,8 @@ def still_falling(outcome: Outcome) -> Iterator[str]:
     was, loss = _loss(before), _loss(last)
     rise = last.selection_accuracy - before.selection_accuracy
     if was - loss > _FALL * was or (loss < was and rise > _RISE):
-        figures = f"from {was:.3f} to {loss:.3f}"
-        yield f"the validation loss still fell, {figures} in the last epoch: try {_longer(outcome.plan)}"
+        fell = f"the {validation(outcome.config.ema)} loss still fell, from {was:.3f} to {loss:.3f}"
+        yield f"{fell} in the last epoch: try {_longer(outcome.plan)}"
 
 
 def _longer(plan: Plan) -> str:

@@ -12,7 +12,6 @@ from accel_train.config.fields import Cache
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
-from accel_train.config.strategies import STRATEGY_OPTIONS
 from accel_train.config.trackers import check_installed
 from accel_train.data.cache import cached
 from accel_train.data.contents import Contents
@@ -144,16 +143,21 @@ def _start(asked: TrainConfig) -> Processes:
         precision=asked.precision,
         timeout=asked.timeout,
         strategy=asked.strategy,
-        options={name: value for name in STRATEGY_OPTIONS if (value := getattr(asked, name)) is not None},
+        options=asked.strategy_options,
         common=decisive_options(asked),
     )
-    _refuse_unsupported(asked, processes.strategy)
+    refuse_unsupported(asked, processes.strategy)
     if asked.exact:
         refuse_other_identities(processes, identity_of(processes.device))
     return processes
 
 
-def _refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
+def refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
+    """Check that a strategy supports all options.
+
+    Raises:
+        UserError: it does not.
+    """
     if asked.exact and not strategy.exact_supported:
         raise UserError(f"--exact does not work with {strategy.name} yet", "add --strategy ddp or pipeline")
     if asked.compile and not strategy.compile_supported:

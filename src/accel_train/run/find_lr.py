@@ -1,7 +1,7 @@
 """The LR range test (Smith 2017, §3.3): trains a run for some updates while the learning rate rises exponentially."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,13 +15,17 @@ from accel_train.distributed.watchdog import start_watchdog
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
 from accel_train.run.build import Run, build_run
+from accel_train.run.learning_notes import about_learning
 from accel_train.run.preview import nowhere, run_of
+from accel_train.run.remedies import smaller_batch
 from accel_train.training.loop import Training
-from accel_train.training.lr_range import FEWEST, Tried, has_diverged
+from accel_train.training.lr_range import FEWEST, Suggestion, Tried, has_diverged
 from accel_train.training.metrics import means
 from accel_train.training.torch_settings import restored_torch_options
 
 _UPDATES = 100
+_RISEN = 1.05
+"""Times the loss at the start."""
 _LOWEST, _HIGHEST = 1e-3, 1e2
 """Times the usual learning rate of the model and the optimizer."""
 
@@ -57,7 +61,23 @@ def range_test(wanted: FindLrConfig, origins: dict[str, str]) -> Iterator[RangeT
         plan = _rising(run, wanted)
         start_watchdog(run.watchdog, run.config.timeout)
         training = replace(run.training, plan=plan, updater=replace(run.training.updater, plan=plan))
-        yield RangeTest(run.config, plan, run.processes.is_main, run.notices, _tried(training, run))
+        # It has its own rates and number of updates.
+        notices = tuple(note for note in run.notices if note not in about_learning(run.config, run.plan))
+        yield RangeTest(run.config, plan, run.processes.is_main, notices, _tried(training, run))
+
+
+def remedy(config: ResolvedConfig, plan: Plan, tried: Sequence[Tried], found: Suggestion) -> str:
+    """Return what to try after a test without a suggestion; `plan` is that of the test."""
+    first, last = tried[0].lr, tried[-1].lr
+    if found.diverged_at is None and found.losses[-1] < _RISEN * found.losses[0]:
+        return f"try a higher rate: --end-lr {float(f'{100 * last:.0e}'):g}"
+    if found.falls_until == first:
+        return f"it rises from the lowest rate on: try a lower one: --start-lr {float(f'{first / 100:.0e}'):g}"
+    updates, there = max(_UPDATES, 2 * plan.learning_rate.total_updates), plan.total_updates
+    longer = f"--epochs {math.ceil(updates / plan.updates_per_epoch)} " * (there < updates)
+    more = f"{longer}--updates {updates}"
+    fewer_images = smaller_batch(config, plan, plan.global_batch / 2) if there < updates else None
+    return f"it rises after too few updates: try {more}" + f" or {fewer_images}" * (fewer_images is not None)
 
 
 def _tried(training: Training, run: Run) -> Iterator[Tried]:

@@ -4,11 +4,11 @@ import math
 from functools import partial
 
 from accel_train.config.options import ResolvedConfig
-from accel_train.config.plan import Plan
+from accel_train.config.plan import COLD_START, Plan
 from accel_train.data.contents import Contents, SplitContents
 from accel_train.data.sources.synthetic import is_synthetic
 from accel_train.events import EpochEnd
-from accel_train.loggers.text import accuracy, quantity
+from accel_train.loggers.text import accuracy, quantity, validation
 from accel_train.run.remedies import (
     MIN_UPDATES,
     against_chance,
@@ -17,6 +17,7 @@ from accel_train.run.remedies import (
     lowered,
     more_updates,
     more_updates_above_limit,
+    round_down,
     smaller_batch,
 )
 
@@ -69,8 +70,13 @@ class LearningNotes:
 
 def at_start(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
     """Return the notes for the start of a run."""
-    few = few_updates(config, plan) or far_above_limit(config, plan)
-    return (*high_rate(config, plan), *few, *uneven_shares(plan))
+    return (*about_learning(config, plan), *uneven_shares(plan))
+
+
+def about_learning(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
+    """Return the notes for the start of a run that tell that it may learn little."""
+    rate = high_rate(config, plan) or falling_warmup(plan)
+    return (*rate, *(few_updates(config, plan) or far_above_limit(config, plan)))
 
 
 def uneven_shares(plan: Plan) -> tuple[str, ...]:
@@ -111,6 +117,15 @@ def far_above_limit(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
         f"scaling stops at {config.max_lr:g}, the rate for {limit_batch(config):,.0f} images per update: "
         f"{plan.global_batch:,} make fewer updates at the same rate, and learn less; try {options}",
     )
+
+
+def falling_warmup(plan: Plan) -> tuple[str, ...]:
+    """Return a note for the start of a run whose warmup starts above the peak, such as one of a smaller batch."""
+    rate = plan.learning_rate
+    if not rate.warmup_updates or rate.warmup_from <= rate.peak:
+        return ()
+    figure = f"warmup starts at {rate.warmup_from:.4g}, above the peak of {rate.peak:.4g}, and the rate falls"
+    return (f"{figure}: try --warmup-from {round_down(rate.peak * COLD_START):g}",)
 
 
 def high_rate(config: ResolvedConfig, plan: Plan) -> tuple[str, ...]:
@@ -163,7 +178,8 @@ def memorized(config: ResolvedConfig, before: EpochEnd | None, epoch: EpochEnd) 
     """Return a note for a training accuracy far above that of validation, in two successive epochs."""
     if before is None or not all(map(_is_memorized, (before, epoch))):
         return None
-    figures = f"training accuracy {accuracy(epoch.train_accuracy)}, validation {accuracy(epoch.selection_accuracy)}"
+    found = f"{validation(config.ema)} {accuracy(epoch.selection_accuracy)}"
+    figures = f"training accuracy {accuracy(epoch.train_accuracy)}, {found}"
     after = quantity(epoch.epoch, "epoch")
     return f"{figures} after {after}: the model memorizes the training images; try {against_memorizing(config)}"
 

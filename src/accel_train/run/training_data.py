@@ -7,14 +7,18 @@ from accel_train.config.options import FROM_RUN, TrainConfig
 from accel_train.data.open import open_data
 from accel_train.data.sources.base import DataSet, LabelsFrom
 from accel_train.errors import UserError
+from accel_train.recipes.read import lacks_data
 
 
 def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: bool = False) -> DataSet:
     """Open the data set; an error about a name that the user has not given names the run that it comes from.
 
     Raises:
-        UserError: it cannot be opened.
+        UserError: it cannot be opened, or a recipe leaves it to the user.
     """
+    origin = given.get("data", "")
+    if lacks_data(asked.data, origin):
+        raise UserError(f"the data of {origin} are not in the package", "add --data DIR, a folder of pictures")
     try:
         return open_data(
             asked.data,
@@ -26,7 +30,7 @@ def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: 
             with_test=with_test,
         )
     except UserError as error:
-        if given.get("data") != FROM_RUN:
+        if origin != FROM_RUN:
             raise
         raise UserError(
             f"the data of --resume {asked.resume} cannot be opened: {error.message}",

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -54,12 +54,10 @@ def initial_weights(model: str, asked: str) -> tuple[Weights, tuple[str, ...]]:
     Raises:
         UserError: there are none, they cannot be downloaded, or the run has not finished.
     """
-    names = {} if os.sep in asked else published_weights(model)
+    names = _published(model, asked)
     if asked in names:
         return names[asked](), ()
-    if not (path := Path(asked)).exists():
-        raise _unknown(model, asked, names)
-    file, notes = _file_of(path)
+    file, notes = _file_of(Path(asked))
     if description := _description_beside(file):
         of_run = file.name in WEIGHTS.values()
         preprocessing = replace(description.preprocessing, crop=_crop_of(file.parent))
@@ -67,6 +65,24 @@ def initial_weights(model: str, asked: str) -> tuple[Weights, tuple[str, ...]]:
         options = f"--model {quoted(description.model)}, --image-size {preprocessing.image_size}"
         return replace(found, options=options), notes
     return weights_in(file), notes
+
+
+def check_weights(model: str, asked: str) -> None:
+    """Check that the weights that --weights names exist; none are downloaded.
+
+    Raises:
+        UserError: there are none, or the run has not finished.
+    """
+    if asked not in _published(model, asked):
+        _file_of(Path(asked))
+
+
+def _published(model: str, asked: str) -> Mapping[str, Callable[[], Weights]]:
+    """Return the published weights of a model; raise if `asked` is neither the name of some nor a path that exists."""
+    names = {} if os.sep in asked else published_weights(model)
+    if asked not in names and not Path(asked).exists():
+        raise _unknown(model, asked, names)
+    return names
 
 
 def _unknown(model: str, asked: str, names: Collection[str]) -> UserError:

@@ -12,16 +12,21 @@ PARTIAL = ".tmp_"
 """Prefix of an unfinished file or folder."""
 
 
-def refuse_unwritable(path: Path, option: str) -> None:
+def refuse_unwritable(path: Path, option: str, suffix: str = "") -> None:
     """Check that a file can be written, before there is anything to write; `option` names it.
 
+    `suffix` is that of the only kind of file that is written, if there is one.
+
     Raises:
-        UserError: it is no regular file, or its folder does not exist or cannot be written to.
+        UserError: it is no regular file or of another kind, or its folder does not exist or cannot be written to.
     """
     another = f"give another {option}"
     in_devices = path.absolute().parent == Path("/dev")  # such as /dev/stdout, which may lead to a file
     if in_devices or (path.exists() and not path.is_file()):
         raise UserError(f"{option} {path} is {'a folder' if path.is_dir() else 'no regular file'}", another)
+    if suffix and path.suffix.lower() != suffix:
+        kind = suffix.removeprefix(".").upper()
+        raise UserError(f"{option} {path}: a {kind} file is written", f"use {option} {path.with_suffix(suffix)}")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{option} {path}: there is no folder {path.parent}", f"make it, or {another}")
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK, effective_ids=True):

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from helpers.bench_rows import MEASUREMENT, ROWS
 from PIL import Image
 
-from accel_train.bench.plot import check_plot, plot
+from accel_train.bench.plot import plot
 from accel_train.bench.results import Row, Setting
-from accel_train.errors import UserError
 
 
 def test_plot_is_a_png_with_a_line_per_device(tmp_path: Path) -> None:
@@ -17,9 +15,3 @@ def test_plot_is_a_png_with_a_line_per_device(tmp_path: Path) -> None:
     one, two = (Image.open(tmp_path / f"{name}.png").convert("RGB") for name in ("one", "two"))
     assert one.format is None
     assert len(set(two.get_flattened_data())) > len(set(one.get_flattened_data()))  # a second colour
-
-
-def test_plot_that_cannot_be_written_is_rejected_before_measuring(tmp_path: Path) -> None:
-    check_plot(tmp_path / "a.png")
-    with pytest.raises(UserError, match="not a file in an existing folder"):
-        check_plot(tmp_path / "nowhere" / "a.png")

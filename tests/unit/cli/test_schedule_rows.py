@@ -64,6 +64,11 @@ def test_imagenet_in_one_hour_is_explained() -> None:
         ({"lr": 0.5}, "peak", "0.5: above 0.05, the default limit of cnn with sgd, it may diverge"),
         ({"warmup_epochs": 0}, "warmup", "none: 0 epochs (--warmup-epochs)"),
         ({"warmup_from": 0.01}, "warmup", "22 updates from 0.01 (--warmup-from); 1 epoch (default for digits)"),
+        (
+            {"warmup_from": 0.04},
+            "warmup",
+            "22 updates from 0.04 (--warmup-from), above the peak: the rate falls; 1 epoch (default for digits)",
+        ),
         ({"optimizer": "adamw", "batch_size": 256}, "betas, eps", "0.9, 0.999, 1e-08 (scaled with the batch)"),
         ({"optimizer": "adamw", "lr": 1e-3}, "betas, eps", "0.9, 0.999, 1e-08"),
         (

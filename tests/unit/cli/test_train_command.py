@@ -28,3 +28,10 @@ def test_command_has_what_was_given(origins: dict[str, str], without: tuple[str,
     found = train_command(make_config(TrainConfig, GIVEN, {}), origins, without)
     assert found[:2] == ["accel_train", "train"]
     assert sorted(found[2:]) == sorted(words)
+
+
+def test_data_that_a_recipe_leaves_to_the_user_are_named() -> None:
+    config = make_config(TrainConfig, {"data": "imagenet"}, {})
+    recipe = ["--recipe", "imagenet_1hour", "--data", "DIR"]
+    assert train_command(config, {"data": "recipe imagenet_1hour"})[2:] == recipe
+    assert train_command(config, {"data": "flag"})[2:] == ["--data", "imagenet"]

@@ -10,6 +10,7 @@ from accel_train.config import import_string
 from accel_train.config.import_string import (
     call_function,
     check_code_in_file,
+    failed_in,
     import_object,
     is_function_name,
     run_around,
@@ -27,6 +28,7 @@ def fails(classes): raise TypeError("of its own")
 number = 3
 class Net:
     def __init__(self, channels): self.channels = channels
+    def forward(self): return 1 / 0
 """
 
 
@@ -36,6 +38,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/nets.py").write_text(MODULE)
     (tmp_path / "mine/needs.py").write_text("import no_such_package_anywhere")
+    (tmp_path / "mine/typo.py").write_text("def f(:")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
@@ -93,9 +96,24 @@ def test_function_that_needs_other_arguments_is_refused_with_those_offered(funct
     assert hint == "it is called with the keyword arguments classes, channels; make all others optional"
 
 
-def test_error_inside_the_function_is_raised_unchanged() -> None:
-    with pytest.raises(TypeError, match="of its own"):
-        call_function("mine.nets:fails", "--model", classes=10)
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("mine.nets:fails", "TypeError: of its own"), ("mine.typo:f", "SyntaxError: invalid syntax")],
+)
+def test_error_inside_users_code_names_the_option(name: str, reason: str) -> None:
+    message, hint = refusal(name)
+    assert message.startswith(f"--model {name}: {reason}")
+    assert hint == "mend your code; accel_train --debug … prints the traceback"
+
+
+def test_place_of_a_later_error_in_users_code_is_found() -> None:
+    net = call_function("mine.nets:Net", "--model", channels=3)
+    with pytest.raises(ZeroDivisionError) as caught:
+        net.forward()
+    assert failed_in(caught.value) == f"nets.py, line {MODULE.count(chr(10))}, in forward"
+    with pytest.raises(ZeroDivisionError) as elsewhere:
+        _ = 1 / 0
+    assert failed_in(elsewhere.value) is None
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,13 @@ def test_folder_that_cannot_be_written_is_found(tmp_path: Path, monkeypatch: pyt
     assert examine(tmp_path / "run") == (str(tmp_path), [f"cannot write to {tmp_path}: Read-only file system"])
 
 
+def test_folder_that_cannot_be_written_is_found_though_nothing_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+    test_folder_that_cannot_be_written_is_found(tmp_path, monkeypatch)
+
+
 def test_full_file_system_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert examine(tmp_path / "run")[1] == [f"{tmp_path} has 1.0 MiB free: a few checkpoints fill it"]

@@ -32,3 +32,9 @@ def test_values_that_are_not_finite_are_left_out() -> None:
 
 def test_curves_of_one_point_are_not_drawn() -> None:
     assert list(chart_lines("", [Curve("A", [(1, 2.0)]), Curve("B", [])], 20)) == []
+
+
+def test_curve_in_steps_has_no_values_between_its_own() -> None:
+    points = [(1, 1.0), (10, 1.0), (11, 0.0), (20, 0.0)]
+    lines = list(chart_lines("", [Curve("o", points, in_steps=True)], 30, 5))
+    assert [line.partition("|")[2].strip() for line in lines[1:6]] == ["o" * 14, "", "", "", "o" * 13]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accel_train.config.job_panel import HuggingFaceJob
-from accel_train.jobs.hugging_face import hugging_face_file, processes_of
+from accel_train.jobs.hugging_face import hugging_face_file, is_known, processes_of
 
 
 def words(train: dict[str, Any], **options: Any) -> list[str]:
@@ -20,7 +20,13 @@ def words(train: dict[str, Any], **options: Any) -> list[str]:
     [("cpu-basic", 1), ("t4-small", 1), ("l4x1", 1), ("a10g-largex4", 4), ("a100-large", 1), ("rtx-pro-6000x8", 8)],
 )
 def test_flavor_has_a_process_per_gpu(flavor: str, processes: int) -> None:
+    assert is_known(flavor)
     assert processes_of(flavor) == processes
+
+
+@pytest.mark.parametrize("flavor", ["weird", "a10gx", "a10-large", "x4"])
+def test_flavor_of_unknown_hardware_is_not_known(flavor: str) -> None:
+    assert not is_known(flavor)
 
 
 def test_job_works_in_the_bucket_and_stops_before_its_time_is_over() -> None:

@@ -9,6 +9,7 @@ from helpers.run_events import STARTED, started
 from accel_train.config.options import TrainConfig
 from accel_train.events import RunStarted
 from accel_train.loggers.full_banner import IN_OTHER_ROWS, OPTIONS, full_rows
+from accel_train.loggers.rows import LONGEST_LABEL
 
 
 @pytest.mark.parametrize(
@@ -92,11 +93,43 @@ def test_shows_milestones_of_step_schedule() -> None:
         ({"watch_every": 0}, "watch every", "never"),
         ({"limit": 1000}, "limit", "at most 1,000 training and 1,000 validation images"),
         ({"save_every": "500updates"}, "save every", "500updates"),
+        ({"stochastic_depth": 0.1}, "residuals", "stochastic depth 0.1"),
+        ({"zero_init_residual": True}, "zero init", "residual blocks are identities at first"),
+        ({"batch_norm_momentum": 0.2}, "BatchNorm", "momentum 0.2"),
+        ({"head_lr_multiplier": 10.0}, "head rate", "× 10"),
+        ({"tracker": ["csv", "trackio"]}, "tracker", "csv,trackio"),
     ],
 )
 def test_shows_option_only_if_it_differs_from_default(config: dict[str, Any], label: str, text: str) -> None:
     assert (label, text) in full_rows(started(config))
     assert label not in dict(full_rows(STARTED))
+
+
+@pytest.mark.parametrize(
+    ("config", "label", "text"),
+    [
+        ({"mixup": 0.0}, "mixup", "off"),
+        ({"cutmix": 0.0}, "CutMix", "off"),
+        ({"repeated_augmentation": 1}, "repeats", "off"),
+        ({"label_smoothing": 0.0}, "loss", "no label smoothing"),
+        ({"stochastic_depth": 0.0}, "residuals", "no stochastic depth"),
+        ({"on_nan": "stop"}, "on NaN", "stop"),
+        *[
+            ({name: False}, OPTIONS[name].label, "off")
+            for name, field in TrainConfig.model_fields.items()
+            if name in OPTIONS and field.annotation in (bool, bool | None)
+        ],
+    ],
+)
+def test_options_that_are_switched_off_are_shown_so(config: dict[str, Any], label: str, text: str) -> None:
+    assert (label, text) in full_rows(started(config))
+
+
+def test_labels_leave_a_gap_to_their_values() -> None:
+    labels = [
+        row[0] for name in TrainConfig.model_fields.keys() - IN_OTHER_ROWS for row in full_rows(started({name: 0}))
+    ]
+    assert [label for label in labels if len(label) > LONGEST_LABEL] == []
 
 
 def test_rows_are_of_config_fields_and_none_is_shown_twice() -> None:

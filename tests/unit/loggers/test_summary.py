@@ -7,7 +7,7 @@ from helpers.run_events import ENDED, started
 from rich.console import Console
 
 from accel_train.events import ReportWritten
-from accel_train.loggers.summary import files_rows, print_summary, report_rows
+from accel_train.loggers.summary import files_rows, print_summary, report_rows, summary_line, summary_rows
 
 
 def test_report_is_followed_by_the_next_command() -> None:
@@ -42,6 +42,14 @@ def test_next_command_names_the_users_own_code(config: dict[str, str], named: st
         "next",
         f"accel_train predict r{predict} PICTURES",
     )
+
+
+def test_figures_of_averaged_weights_are_said_to_be_theirs() -> None:
+    plain, averaged = started(), started({"ema": 5000.0})
+    assert ("accuracy", "training 0.9505, validation 0.9031") in summary_rows(ENDED, plain)
+    assert ("accuracy", "training 0.9505, EMA validation 0.9031") in summary_rows(ENDED, averaged)
+    assert ("best epoch", "2, EMA validation 0.9031") in summary_rows(ENDED, averaged)
+    assert summary_line(ENDED, averaged).startswith("EMA validation accuracy 0.9031, best 0.9031 in epoch 2")
 
 
 def test_command_stays_on_one_line_to_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:

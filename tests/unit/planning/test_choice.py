@@ -1,9 +1,13 @@
 """The simplest strategy that fits is taken, with the reason in numbers."""
 
+import pytest
+
+from accel_train.errors import UserError
 from accel_train.planning.choice import choose
-from accel_train.planning.estimate import Estimate, Way
+from accel_train.planning.estimate import Estimate
 from accel_train.planning.memory import DeviceMemory, Line, Peak
 from accel_train.planning.traffic import Cluster, Traffic
+from accel_train.planning.ways import Way
 
 FOUR = Cluster(4, 1)
 
@@ -44,6 +48,19 @@ def test_the_largest_batch_is_named_if_nothing_fits() -> None:
     found = choose([estimate("ddp", 30), estimate("fsdp2", 20)], 10, 10, "auto", FOUR)
     assert found.estimate is None
     assert found.reason == "--batch-size 10 needs 20 GB, more than 90 % of 10 GB: at most 4 with fsdp2"
+
+    assert found.largest_batch == 4
+
+
+def test_large_memories_are_written_in_full() -> None:
+    found = choose([estimate("ddp", 1234)], 10, 1e9, "auto", Cluster(1, 1))
+    assert found.reason == "it takes 1,234 GB of 1,000,000,000 GB; there is one device"
+
+
+def test_a_strategy_that_is_unknown_is_not_too_large() -> None:
+    unknown = Estimate(Way("pipeline", stages=2), 1, problem="the model looks at its images")
+    with pytest.raises(UserError, match="--strategy pipeline cannot be planned: the model looks at its images"):
+        choose([estimate("ddp", 8), unknown], 10, 10, "pipeline", FOUR)
 
 
 def test_without_a_limit_the_first_way_is_taken() -> None:

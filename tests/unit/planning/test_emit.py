@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from accel_train.planning.emit import accelerate_config, decided_options
-from accel_train.planning.estimate import Way
 from accel_train.planning.traffic import Cluster
+from accel_train.planning.ways import Way
 
 FILES = Path(__file__).parents[3] / "accelerate_configs"
 

@@ -6,9 +6,10 @@ import pytest
 
 from accel_train.config.lr_schedule import Schedule
 from accel_train.config.plan import Plan
-from accel_train.planning.estimate import Estimate, Way
+from accel_train.planning.estimate import Estimate
 from accel_train.planning.speed import Speed, link_seconds, run_seconds, update_seconds
 from accel_train.planning.traffic import Cluster, Traffic
+from accel_train.planning.ways import Way
 
 PLAN = Plan(4, 32, 256, 10, 100, 0, Schedule("constant", 0.1, 1000), (0.9, 0.999), 1e-8)
 DDP = Estimate(Way("ddp", False), 2, traffic=Traffic(1e9, 1e9))

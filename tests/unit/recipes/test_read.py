@@ -7,7 +7,7 @@ import pytest
 from accel_train.config.load import make_config
 from accel_train.config.options import TrainConfig
 from accel_train.errors import UserError
-from accel_train.recipes.read import HEAD, find, names
+from accel_train.recipes.read import HEAD, find, lacks_data, names
 
 FIELDS = set(TrainConfig.model_fields)
 PLACED = {"processes", "device", "workers", "output", "resume", "strategy", "accumulate"}
@@ -60,3 +60,22 @@ def test_unknown_recipe_is_refused_with_what_may_be_meant(name: str, hint: str) 
     with pytest.raises(UserError) as caught:
         find(name)
     assert (caught.value.message, caught.value.hint) == (f"there is no recipe {name}", hint)
+
+
+@pytest.mark.parametrize(
+    ("data", "origin", "lacks"),
+    [
+        ("imagenet", "recipe imagenet_1hour", True),
+        ("imagenet", "flag", False),
+        ("cifar10", "recipe cifar10_94", False),
+        (".", "recipe imagenet_1hour", False),
+    ],
+)
+def test_folder_of_a_recipe_that_is_not_here_is_lacking(data: str, origin: str, lacks: bool) -> None:
+    assert lacks_data(data, origin) is lacks
+
+
+@pytest.mark.parametrize("name", names())
+def test_lines_of_the_head_fit_a_terminal_of_100_columns(name: str) -> None:
+    lines = [line for line in find(name).text.splitlines() if line.startswith("#")]
+    assert [line for line in lines if len(line) > 100 and not line.startswith("# command:")] == []

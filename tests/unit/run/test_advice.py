@@ -175,6 +175,16 @@ def test_loss_that_still_falls_asks_for_more_epochs(was: float, now: float, fall
     assert advice(replace(found, before=None)) == ()
 
 
+def test_figures_of_averaged_weights_are_said_to_be_theirs() -> None:
+    found = outcome(ema=5000)
+    before, last = (replace(epoch(n, 0.9), ema_val_accuracy=0.6, ema_val_loss=1 / n) for n in (9, 10))
+    (line,) = advice(replace(found, before=before, last=last))
+    assert line == "the EMA validation loss still fell, from 0.111 to 0.100 in the last epoch: try --epochs 20"
+    last = replace(last, ema_val_accuracy=0.4, ema_val_loss=1.0)
+    (line,) = advice(replace(found, before=before, last=last))
+    assert line.startswith("training accuracy 0.6500 is far above EMA validation 0.4000: try ")
+
+
 def test_at_most_three_lines_come_the_gravest_first() -> None:
     found = outcome(val=0.7, train=0.9, images=280, lr=2.0, lr_scaling="none")
     found = replace(found, before=epoch(9, 0.6, loss=9.0), stored_side=8, model_side=224)

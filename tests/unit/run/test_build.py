@@ -13,7 +13,7 @@ from accel_train.distributed.strategies.ddp import DDP
 from accel_train.distributed.strategies.fsdp2 import FSDP2
 from accel_train.errors import UserError
 from accel_train.run import build, training_data
-from accel_train.run.build import _refuse_unsupported, _resolve
+from accel_train.run.build import _resolve, refuse_unsupported
 from accel_train.run.initial_model import Start
 from accel_train.run.resume_point import ResumePoint
 
@@ -24,13 +24,13 @@ from accel_train.run.resume_point import ResumePoint
 )
 def test_options_that_fsdp2_does_not_support_are_rejected(asked: dict[str, Any], hint: str) -> None:
     config = TrainConfig(**asked)
-    _refuse_unsupported(config, DDP())
+    refuse_unsupported(config, DDP())
     (name,) = asked
     with pytest.raises(UserError) as rejected:
-        _refuse_unsupported(config, FSDP2())
+        refuse_unsupported(config, FSDP2())
     assert rejected.value.message == f"--{name.replace('_', '-')} does not work with FSDP2 yet"
     assert rejected.value.hint == hint
-    _refuse_unsupported(TrainConfig(), FSDP2())
+    refuse_unsupported(TrainConfig(), FSDP2())
 
 
 DATA: Any = SimpleNamespace(kind="digits", train=range(6), val=range(2))

@@ -245,6 +245,16 @@ def test_rate_above_the_limit_is_noted_at_the_start(given: dict[str, Any], note:
     assert set(high_rate(config, plan)) <= set(at_start(config, plan))
 
 
+def test_warmup_from_above_the_peak_is_noted_at_the_start() -> None:
+    """Such as that of Goyal et al. 2017, from 0.1, for a batch below 256."""
+    config, plan = planned(60_000, lr=0.1, lr_scaling="linear", warmup_from=0.1)
+    assert at_start(config, plan) == (
+        "warmup starts at 0.1, above the peak of 0.025, and the rate falls: try --warmup-from 0.0002",
+    )
+    assert at_start(*planned(60_000, lr=0.1, lr_scaling="linear", warmup_from=0.025)) == ()
+    assert at_start(*planned(60_000, lr=0.1, lr_scaling="linear", warmup_from=0.1, batch_size=256)) == ()
+
+
 @pytest.mark.parametrize(
     ("processes", "notes"),
     [

@@ -12,7 +12,7 @@ from accel_train.config.options import PLACEMENT, TrainConfig
 from accel_train.config.resolve import resolve
 from accel_train.errors import UserError
 from accel_train.models.base import Preprocessing
-from accel_train.run.weights import initial_weights, weights_to_evaluate
+from accel_train.run.weights import check_weights, initial_weights, weights_to_evaluate
 
 LAST, BEST = "model.safetensors", "best.safetensors"
 NOTE = "my run has not finished: its best weights so far are evaluated"
@@ -90,6 +90,15 @@ def test_initial_weights_are_those_of_a_finished_run_or_a_file(folder: Path) -> 
     assert named("my run/any.pt") == (str(folder / "any.pt"), ())
     write(folder, records=("run", "end", "epoch"))
     assert named("my run") == (str(folder / LAST), (OLDER,))
+
+
+def test_weights_are_checked_without_a_download(folder: Path) -> None:
+    write(folder, BEST, "any.pt")
+    check_weights("mlp", "my run/any.pt")
+    check_weights("resnet18", "IMAGENET1K_V1")
+    for asked, reason in (("my run", "has not finished"), ("my run/gone.pt", "there is no such file or folder")):
+        with pytest.raises(UserError, match=reason):
+            check_weights("mlp", asked)
 
 
 def named(asked: str) -> tuple[str, tuple[str, ...]]:

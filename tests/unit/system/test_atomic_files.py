@@ -68,6 +68,18 @@ def test_file_that_cannot_be_written_is_refused_first(tmp_path: Path, name: str,
     assert "give another --csv" in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("rate.gif", "rate.png"), ("rate", "rate.png"), ("a.b/rate", "a.b/rate.png")]
+)
+def test_file_of_another_kind_is_refused(tmp_path: Path, name: str, meant: str) -> None:
+    (tmp_path / "a.b").mkdir()
+    with pytest.raises(UserError) as raised:
+        refuse_unwritable(tmp_path / name, "--png", ".png")
+    assert raised.value.message == f"--png {tmp_path / name}: a PNG file is written"
+    assert raised.value.hint == f"use --png {tmp_path / meant}"
+    refuse_unwritable(tmp_path / meant, "--png", ".png")
+
+
 def test_file_that_can_be_written_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.csv").touch()

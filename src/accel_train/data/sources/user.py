@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel_train.config.import_string import call_function
+from accel_train.config.import_string import MEND, call_function
 from accel_train.data.sources.base import (
     LABELS_HINT,
     DataSet,
@@ -27,7 +27,6 @@ from accel_train.data.sources.memory import MemorySource, check_memory
 from accel_train.errors import LocalError, UserError
 from accel_train.rng import seed_libraries
 
-_TRACEBACK = "mend your code; accel_train --debug … prints the traceback"
 _SPLITS = ("training data", "validation data", "test data")
 
 
@@ -85,7 +84,7 @@ class ItemSource:
         except UserError:
             raise
         except Exception as error:
-            raise LocalError(f"image {image_id}: {type(error).__name__}: {error}", _TRACEBACK) from error
+            raise LocalError(f"image {image_id}: {type(error).__name__}: {error}", MEND) from error
         if not isinstance(image, Tensor):
             from torchvision.transforms.functional import pil_to_tensor
 
@@ -107,12 +106,7 @@ def open_function(request: Request) -> DataSet:
         UserError: it cannot be imported, or returns something else.
     """
     with download_lock(request.download_folder) if request.download else nullcontext():  # the function may download
-        try:
-            returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"--data {request.name}: {type(error).__name__}: {error}", _TRACEBACK) from error
+        returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
         raise UserError(f"--data {request.name} did not return a pair", "return (training data, validation data)")
     named = zip(returned, _SPLITS, strict=False)

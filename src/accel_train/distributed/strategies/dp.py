@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from accel_train.config.strategies import check_processes
 from accel_train.distributed.strategies.base import accelerate_plain_model
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.errors import UserError
@@ -27,12 +28,8 @@ class DP(DDP):
     compile_supported = False
 
     def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
+        check_processes("dp", {}, processes)
         gpus = torch.cuda.device_count() if device == "cuda" else 0
-        if processes > 1:
-            raise UserError(
-                f"--strategy dp is for one process, and {processes} were started",
-                f"use DDP: accel_train train --processes {processes} …, without --strategy",
-            )
         if gpus < 2:
             found = f"{gpus} GPU" + "s" * (gpus != 1)
             raise UserError(

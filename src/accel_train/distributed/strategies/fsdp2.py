@@ -12,6 +12,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from accel_train.config.strategies import check_processes
 from accel_train.distributed.environment_check import check_environment
 from accel_train.distributed.environment_values import flag
 from accel_train.distributed.process_group import host_group
@@ -45,8 +46,7 @@ class FSDP2:
 
     def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
         check_environment(environ, applies=self.variables)
-        if processes == 1:
-            raise UserError(f"{self.name} has no effect on a single process", "use --strategy ddp, or add --processes")
+        check_processes("fsdp2", {}, processes)
 
     def describe(self, processes: int) -> str:
         return self.name

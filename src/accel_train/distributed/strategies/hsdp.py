@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin, ParallelismConfig
 
+from accel_train.config.strategies import check_processes
+from accel_train.distributed.environment_check import check_environment
 from accel_train.distributed.strategies.fsdp2 import FSDP2
-from accel_train.errors import UserError
 
 
 class HSDP(FSDP2):
@@ -22,21 +23,8 @@ class HSDP(FSDP2):
         self._shard_size = shard_size
 
     def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
-        super().check(processes, device, environ)
-        size = self._shard_size
-        fitting = [n for n in range(2, processes) if processes % n == 0]
-        if size in fitting:
-            return
-        if size == processes:
-            reason = f"is one replica of {processes} shards, which is FSDP2"
-        elif size == 1:
-            reason = "shards nothing, which is DDP"
-        else:
-            reason = f"must divide the {processes} processes"
-        sizes = f"choose --shard-size {' or '.join(map(str, fitting))}" if fitting else "start 4 processes or more"
-        raise UserError(
-            f"--shard-size {size} {reason}", f"{sizes}, or use --strategy {'ddp' if size == 1 else 'fsdp2'}"
-        )
+        check_environment(environ, applies=self.variables)
+        check_processes("hsdp", {"shard_size": self._shard_size}, processes)
 
     def describe(self, processes: int) -> str:
         return f"HSDP: {processes // self._shard_size} replicas × {self._shard_size} shards"

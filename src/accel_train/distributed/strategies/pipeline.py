@@ -14,6 +14,7 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
+from accel_train.config.strategies import check_processes
 from accel_train.distributed import process_group
 from accel_train.distributed.strategies.inputs import Block, Division, Passes
 from accel_train.distributed.strategies.pipeline_cut import (
@@ -55,15 +56,7 @@ class Pipeline:
         self._trainable: list[str] = []
 
     def check(self, processes: int, device: str, environ: Mapping[str, str]) -> None:
-        if processes == 1:
-            raise UserError(f"{self.name} has no effect on a single process", "use --strategy ddp, or add --processes")
-        fitting = [n for n in range(2, processes + 1) if processes % n == 0]
-        if self.stages not in fitting:
-            reason = "cuts nothing, which is DDP" if self.stages == 1 else f"must divide the {processes} processes"
-            raise UserError(
-                f"--pipeline-stages {self.stages} {reason}",
-                f"choose --pipeline-stages {' or '.join(map(str, fitting))}",
-            )
+        check_processes("pipeline", {"pipeline_stages": self.stages}, processes)
 
     def describe(self, processes: int) -> str:
         pipeline = f"pipeline of {self.stages} stages, {self._schedule}"
