@@ -12,6 +12,7 @@ from traceback import walk_tb
 from typing import Any
 
 from accel_train.errors import UserError
+from accel_train.system import os_errors
 
 LIBRARIES = frozenset({"hf", "timm"})
 """Prefixes of names that libraries give, as in timm:resnet50 and hf:mnist: no code of a user's."""
@@ -95,6 +96,8 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
     except UserError:
         raise
     except Exception as error:
+        if os_errors.explain(error):  # a full disk, or a limit: no fault of the code
+            raise
         raise UserError(f"{option} {name}: {type(error).__name__}: {error}", MEND) from error
 
 
