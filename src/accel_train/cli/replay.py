@@ -45,7 +45,7 @@ def replay(config: ReplayConfig, origins: dict[str, str], run: Run, update: Upda
     folder = expand_home(run)
     count = processes_to_start(config.processes or _processes_of(folder))
     if config.show:
-        refuse_unwritable(config.show, "--show")
+        refuse_unwritable(config.show, "--show", ".png")
     if sys.stderr.isatty():
         print_first_line(f"replaying update {update:,} of {folder}", sys.stderr)
     if count > 1:

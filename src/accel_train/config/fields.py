@@ -14,6 +14,7 @@ from accel_train.config.lr_schedule import RULES, SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.strategies import STRATEGIES
 from accel_train.errors import UserError
+from accel_train.system.atomic_files import refuse_unwritable
 
 _MOST_WORKERS = 1024
 
@@ -44,6 +45,11 @@ def _refuse_empty(name: object) -> object:
     return name
 
 
+def _refuse_unwritable_plot(path: Path) -> Path:
+    refuse_unwritable(path, "--png", ".png")
+    return path
+
+
 def _user_name(name: str) -> str:
     return os.path.expanduser(name)  # noqa: PTH111
 
@@ -54,6 +60,8 @@ PositiveInt = Annotated[int, Field(gt=0, le=_MOST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_MOST)]
 UserPath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(expand_home)]
 """A path in which ~ is the home folder."""
+Plot = Annotated[UserPath, AfterValidator(_refuse_unwritable_plot)]
+"""Value of ``--png``: a PNG file that can be written."""
 UserName = Annotated[str, BeforeValidator(_refuse_empty), AfterValidator(_user_name)]
 """A name, or a path in which ~ is the home folder."""
 

@@ -1,14 +1,12 @@
 """The config of the command `find-lr`: a training run, and which learning rates to try."""
 
-from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from accel_train.config.fields import Config, Everyday, Placement, UserPath
+from accel_train.config.fields import Config, Everyday, Placement, Plot
 from accel_train.config.options import TrainConfig
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import refuse_unwritable
 
 
 class FindLr(Config):
@@ -22,15 +20,8 @@ class FindLr(Config):
     """Learning rate of the last update, unless the loss diverges before. Default: a hundred times the usual one."""
     updates: Annotated[int | None, Field(ge=20, le=100_000), Everyday()] = None
     """Updates; the learning rate rises by the same factor in each. Default: 100, at most those of the run."""
-    png: Annotated[UserPath | None, Placement(), Everyday()] = None
+    png: Annotated[Plot | None, Placement(), Everyday()] = None
     """PNG file to write with the plot."""
-
-    @field_validator("png")
-    @classmethod
-    def _is_file(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            refuse_unwritable(value, "--png", ".png")
-        return value
 
     @model_validator(mode="after")
     def _refuse_falling(self) -> Self:

@@ -20,7 +20,7 @@ _PATTERN = 251
 """Values repeat after this many elements, a prime; sums are whole numbers that fp32 holds."""
 ALL = "all"
 _MOST_HOSTS = 8
-"""Of which all pairs are measured; of more, each with the next."""
+"""Up to this number, all pairs are measured; beyond it, each with the next."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from accel_train.config.doctor_options import DoctorConfig
-from accel_train.distributed.accelerator import Processes, start
+from accel_train.distributed.accelerator import Processes
 from accel_train.distributed.environment import by_other_launcher
 from accel_train.distributed.exchange import Exchange
 from accel_train.distributed.links import Link, measure_links
@@ -17,8 +17,7 @@ from accel_train.doctor.folder import examine_folder
 from accel_train.doctor.machine import Report
 from accel_train.doctor.speed import Speed, measure_speed
 from accel_train.doctor.steps import Steps
-from accel_train.run.build import refuse_unsupported
-from accel_train.run.resume_point import decisive_options
+from accel_train.run.build import start_processes
 
 _STOPPING = {"launcher", "open files", "interface", "device", "backend", "versions", "options", "run"}
 """Checks whose failure stops a run at its start, which is then not tried."""
@@ -92,18 +91,7 @@ def _start(config: DoctorConfig, steps: Steps) -> tuple[str, list[list[Link]]]:
     started: list[Processes] = []
 
     def start_as_run() -> str:
-        started.append(
-            start(
-                device=config.device,
-                backend=config.backend,
-                precision=config.precision,
-                timeout=config.timeout,
-                strategy=config.strategy,
-                options=config.strategy_options,
-                common=decisive_options(config),
-            )
-        )
-        refuse_unsupported(config, started[0].strategy)
+        started.append(start_processes(config))
         return started[0].strategy_name
 
     strategies = steps.take("start", start_as_run)

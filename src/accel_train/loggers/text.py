@@ -120,7 +120,7 @@ def accuracy(share: float | None) -> str:
 
 
 def validation(ema: float | None) -> str:
-    """Return what a figure is of which picks the best epoch: validation, with EMA that of the averaged weights."""
+    """Name the figure that picks the best epoch: validation, or with EMA that of the averaged weights."""
     return "validation" if ema is None else "EMA validation"
 
 

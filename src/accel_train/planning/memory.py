@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Peak:
-    """The most that is taken at once: at each moment a line, of which the highest one counts."""
+    """Peak memory: the highest of these lines, one per moment of an update."""
 
     lines: tuple[Line, ...]
 

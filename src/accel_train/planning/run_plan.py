@@ -29,7 +29,7 @@ class RunPlan:
     origins: dict[str, str]
     """Of the values of the config."""
     given: TrainConfig
-    """What was asked for, of which the command is made."""
+    """The options asked for, from which the command is made."""
     cluster: Cluster
     parameters: int
     input_shape: tuple[int, int, int]

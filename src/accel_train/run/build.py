@@ -94,7 +94,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
     set_torch_options(asked.threads, asked.exact)  # first: threads decide the last bits of the data's mean
     data = open_training_data(asked, given)
     start_from = find_start(asked, data)
-    processes = _start(asked)
+    processes = start_processes(asked)
     checked = check_images(data, asked, processes)
     data, contents = checked.data, checked.contents
     config, origins, point = _resolve(asked, given, data, contents, processes, find, start_from)
@@ -134,7 +134,7 @@ def _training(
     return plan, training, (*tuning.notices, *plan_notices, *processes.strategy.notices())
 
 
-def _start(asked: TrainConfig) -> Processes:
+def start_processes(asked: TrainConfig) -> Processes:
     """Collective: form the process group."""
     keep_freed_memory()  # not before the data are read: what that frees goes back to the system
     processes = start(

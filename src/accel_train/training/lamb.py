@@ -7,6 +7,7 @@ from torch import Tensor
 
 from accel_train.distributed.strategies.sharded import local_parts, norms
 from accel_train.training.adam_moments import adam_updates
+from accel_train.training.optimizers import with_gradients
 
 
 class LAMB(torch.optim.Optimizer):
@@ -31,11 +32,7 @@ class LAMB(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Collective: update the parameters that have a gradient."""
         assert closure is None
-        trained = [
-            (group, params)
-            for group in self.param_groups
-            if (params := [p for p in group["params"] if p.grad is not None])
-        ]
+        trained = with_gradients(self.param_groups)
         updates: dict[Tensor, Tensor] = {}
         for group, params in trained:
             found = adam_updates(self.state, params, group["betas"], group["eps"])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from accel_train.distributed.strategies.sharded import local_parts, norms
+from accel_train.training.optimizers import with_gradients
 
 
 class LARS(torch.optim.Optimizer):
@@ -32,11 +33,7 @@ class LARS(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Collective: update the parameters that have a gradient."""
         assert closure is None
-        trained = [
-            (group, params)
-            for group in self.param_groups
-            if (params := [p for p in group["params"] if p.grad is not None])
-        ]
+        trained = with_gradients(self.param_groups)
         ratios = self._trust_ratios([(group, p) for group, params in trained for p in params if p.ndim > 1])
         for group, params in trained:
             self._update(group, params, ratios)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from accel_train.distributed.strategies.sharded import local_parts, norms
+from accel_train.training.optimizers import with_gradients
 
 
 class NovoGrad(torch.optim.Optimizer):
@@ -29,11 +30,7 @@ class NovoGrad(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Collective: update the parameters that have a gradient."""
         assert closure is None
-        trained = [
-            (group, params)
-            for group in self.param_groups
-            if (params := [p for p in group["params"] if p.grad is not None])
-        ]
+        trained = with_gradients(self.param_groups)
         every = [p for _, params in trained for p in params]
         if not every:
             return

@@ -1,11 +1,11 @@
 """Parameter groups and optimizers."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from accel_train.config.import_string import import_object
 from accel_train.config.optimizers import OPTIMIZERS
@@ -85,3 +85,8 @@ def hidden_matrices(model: nn.Module) -> frozenset[str]:
     """
     layers = {name: p for name, p in model.named_parameters() if p.ndim > 1 and p.shape[0] > 1}
     return frozenset(name for name in [*layers][1:-1] if layers[name].shape[1] > 1)
+
+
+def with_gradients(groups: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], list[Tensor]]]:
+    """Return each parameter group with those of its parameters that have a gradient, unless it has none."""
+    return [(group, params) for group in groups if (params := [p for p in group["params"] if p.grad is not None])]

@@ -136,7 +136,7 @@ class Strategy(Protocol):
         ...
 
     def gradient_leaves(self, model: nn.Module) -> list[Tensor | None]:
-        """Collective: return the tensors of which backward passes compute the gradients, one a parameter of the model.
+        """Collective: return the leaf tensors that backward passes compute gradients for, one per parameter.
 
         A hook on one gets the gradient of a micro-batch, before it is averaged. None: another process computes it. Not
         to be called between the passes of an update.
