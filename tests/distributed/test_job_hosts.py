@@ -1,7 +1,6 @@
 """What `accel_train job` prints for SageMaker and Kubernetes trains one run on several hosts: here all this machine."""
 
 import json
-import socket
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,18 +8,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers.runner import Ended, Runner
+from helpers.runner import Ended, Runner, free_port
 from helpers.sagemaker import as_arguments, hyperparameters, write_channel
 
 HOSTS = ["127.0.0.1", "127.0.0.2"]
 TRAIN = [*("--epochs", "2", "--model", "mlp", "--image-size", "16", "--batch-size", "4", "--global-batch-size", "8")]
 TRAIN += ["--exact", "--no-report", "--device", "cpu"]
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def weights(folder: Path) -> bytes:
@@ -40,7 +33,7 @@ def test_instances_of_sagemaker_train_one_run_and_the_first_hands_on_the_model(r
     words = ("--image", "image:1", "--instance-type", "ml.m5.large", *shared, "--", "--data", "s3://bucket/a", *TRAIN)
     printed = run("job", "sagemaker", *words)
     assert printed.code == 0, printed.err
-    (run.folder / "job.py").write_text(printed.out.replace("29500", free_port()))
+    (run.folder / "job.py").write_text(printed.out.replace("29500", str(free_port())))
 
     def start(host: str) -> Ended:
         environment = {"SM_HOSTS": json.dumps(HOSTS), "SM_CURRENT_HOST": host, "SM_NUM_GPUS": "0"}
@@ -63,7 +56,7 @@ def test_pods_of_kubernetes_train_one_run(run: Runner) -> None:
     printed = run("job", "kubernetes", *cluster, "--", "--data", "digits", "--limit", "64", *TRAIN)
     replicas = yaml.safe_load(printed.out)["spec"]["pytorchReplicaSpecs"]
     (container,) = replicas["Master"]["template"]["spec"]["containers"]
-    operators = {"MASTER_ADDR": HOSTS[0], "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
+    operators = {"MASTER_ADDR": HOSTS[0], "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
 
     def start(rank: str) -> Ended:
         environment = {**operators, "RANK": rank}

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from helpers.processes import wait_for_end, wait_until
-from helpers.runner import Ended, Runner, read_metrics
+from helpers.runner import Ended, Runner, free_port, read_metrics
 from helpers.slurm import cluster, find_program
 
 from accel_train.distributed.environment_check import row_of
@@ -61,7 +61,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
 def test_srun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[..., Ended]) -> None:
     commands: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         "srun": (("srun", "-n", "2"), {}),
-        "port": (("srun", "-n", "2"), {"MASTER_PORT": "29541"}),
+        "port": (("srun", "-n", "2"), {"MASTER_PORT": str(free_port())}),
         "pmi2": (("srun", "--mpi=pmi2", "-n", "2"), {}),
         "nodes": (("srun", "-N", "2", "-n", "2"), {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}),
     }
@@ -134,7 +134,7 @@ def test_mpirun_over_two_nodes_of_slurm_asks_for_the_meeting_point(run: Runner, 
     assert refused.code != 0
     assert "error: mpirun has started 2 processes on several machines, and MASTER_ADDR or MASTER_PORT" in refused.err
     assert not (run.folder / "out").exists()
-    given = ("-x", "MASTER_ADDR=127.0.0.1", "-x", "MASTER_PORT=29542", "-x", "GLOO_SOCKET_IFNAME=lo")
+    given = ("-x", "MASTER_ADDR=127.0.0.1", "-x", f"MASTER_PORT={free_port()}", "-x", "GLOO_SOCKET_IFNAME=lo")
     ended = start(*mpirun, *given, "accel_train", *SHORT, "--output", "out")
     assert ended.code == 0, ended.err
     assert place(run.folder / "out") == (2, "mpirun", 1, 1)
@@ -145,7 +145,7 @@ def test_mpirun_is_one_run_alone_and_two_at_once(run: Runner, start: Callable[..
     mpirun = ("mpirun", "-n", "2", "accel_train", *SHORT, "--output")
     commands: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         "mpirun": (mpirun, {}),
-        "port": (mpirun, {"MASTER_PORT": "29543"}),
+        "port": (mpirun, {"MASTER_PORT": str(free_port())}),
         "shell": (("mpirun", "-n", "2", "sh", "-c", 'accel_train "$@"; exit $?', "sh", *mpirun[4:]), {}),
     }
     assert run(*SHORT, "--output", "own", processes=2).code == 0

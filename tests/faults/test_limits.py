@@ -248,6 +248,37 @@ def test_run_folder_that_is_taken_away_is_one_error(
     assert not output.exists()
 
 
+VANISHING = """
+import shutil
+from pathlib import Path
+
+import torch
+
+class Images:
+    classes = ("a", "b")
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        if list(Path("run").glob("checkpoints/update_*")):
+            shutil.rmtree("run")
+        return torch.full((1, 8, 8), i, dtype=torch.uint8), i % 2
+
+def data():
+    return Images(), Images()
+"""
+"""The code of a module: data that remove the run folder after its first save."""
+
+
+def test_run_folder_that_vanishes_between_two_saves_is_one_error(run: Runner) -> None:
+    (run.folder / "vanishing.py").write_text(VANISHING)
+    options = ("--model", "mlp", "--batch-size", "32", "--epochs", "1000", "--workers", "0", "--device", "cpu")
+    ended = run("train", "--data", "vanishing:data", *options, "--save-every", "20updates", "--output", "run")
+    reason = f"cannot save in run: {run.folder / 'run'} is missing: it has been removed or renamed"
+    assert_one_error(ended, reason, f"put it back, or {RESUME}")
+
+
 @pytest.mark.parametrize(
     ("number", "error"),
     [

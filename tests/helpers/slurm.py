@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -89,8 +90,8 @@ def _write_files(folder: Path) -> dict[str, str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return successive free ports."""
-    for first in range(30_000, 32_000, count):
+    """Return successive free ports, hardly ever those of another cluster that starts now: SLURM binds them later."""
+    for first in random.SystemRandom().sample(range(30_000, 32_000, count), 100):
         try:
             with ExitStack() as held:
                 for port in range(first, first + count):

@@ -75,6 +75,16 @@ def _allocated(parameter: Tensor, slot: str) -> Tensor:
     return torch.zeros_like(parameter)
 
 
+@contextmanager
+def saving_in(folder: Path) -> Iterator[None]:
+    """Raise LocalError if a file of a run folder cannot be used."""
+    try:
+        yield
+    except (OSError, safetensors.SafetensorError) as error:
+        found = os_errors.explain(error, folder) or os_errors.Explanation(str(error), "give another --output")
+        raise LocalError(f"cannot save in {folder}: {found.reason}", found.hint) from None
+
+
 class Checkpointer:
     """Writes the checkpoints of a run from one thread, in the order of the calls."""
 
@@ -123,11 +133,8 @@ class Checkpointer:
         """
         done = [future for future in self._pending if wait or future.done()]
         self._pending = [future for future in self._pending if future not in done]
-        try:
+        with saving_in(self._folder):
             return [update for future in done if (update := future.result()) is not None]
-        except (OSError, safetensors.SafetensorError) as error:
-            found = os_errors.explain(error, self._folder) or os_errors.Explanation(str(error), "give another --output")
-            raise LocalError(f"cannot save in {self._folder}: {found.reason}", found.hint) from None
 
     def close(self) -> None:
         """Wait for all writes, then end the thread."""

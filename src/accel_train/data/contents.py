@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -95,22 +96,27 @@ def split_contents(source: Source) -> SplitContents:
     if isinstance(source, Subset):
         return split_contents(source.source)
     counts, fingerprint = getattr(source, "counts", None), getattr(source, "fingerprint", None)
-    found = SplitContents(
-        images=len(source),
-        counts=None if counts is None else tuple(map(int, counts)),
-        fingerprint=None if fingerprint is None else str(fingerprint),
-    )
-    if not _counts_fit(found, len(source.classes)):
+    try:
+        found = SplitContents(
+            images=len(source),
+            counts=None if counts is None else tuple(map(operator.index, counts)),
+            fingerprint=None if fingerprint is None else str(fingerprint),
+        )
+    except TypeError:
+        fits = False
+    else:
+        fits = _counts_fit(found, len(source.classes))
+    if not fits:
         raise UserError(
-            f"the counts of {quantity(found.images, 'image')} in {len(source.classes):,} classes "
-            f"are {shown(found.counts)}",
+            f"the counts of {quantity(len(source), 'image')} in {len(source.classes):,} classes are {shown(counts)}",
             "let `counts` be the number of images of each class",
         )
     return found
 
 
 def _counts_fit(split: SplitContents, classes: int) -> bool:
-    return split.counts is None or (len(split.counts) == classes and sum(split.counts) == split.images)
+    counts = split.counts
+    return counts is None or (len(counts) == classes and min(counts) >= 0 and sum(counts) == split.images)
 
 
 def files_of(**sources: Source) -> Files | None:

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from accel_train.checkpoints import store
-from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors
+from accel_train.checkpoints.checkpointer import Checkpointer, TrainedTensors, saving_in
 from accel_train.config.durations import Interval
 from accel_train.distributed import process_group
 from accel_train.events import Notice, Saved
@@ -82,7 +82,7 @@ class Saver:
             state.epoch_sums = accelerator.reduce(training.updater.epoch_sums.tensor.clone(), "sum").tolist()
             extra = {
                 "nonce": self._nonce,
-                "metrics_bytes": (self._folder / METRICS).stat().st_size if self._processes.is_main else 0,
+                "metrics_bytes": _size(self._folder, METRICS) if self._processes.is_main else 0,
                 "config": decisive_values(self._run.config),
                 "identity": self._run.identity,
                 "data": self._run.contents.as_record(),
@@ -126,6 +126,11 @@ class Saver:
     def close(self) -> None:
         """Wait for all writes."""
         self._checkpointer.close()
+
+
+def _size(folder: Path, name: str) -> int:
+    with saving_in(folder):
+        return (folder / name).stat().st_size
 
 
 def _pruned(checkpoints: Path, last: int) -> str:

@@ -140,7 +140,11 @@ def _as_source(data: Any, name: str) -> Source:
         raise UserError(f"{name} has the classes {', '.join(classes)}", "name two or more, each once")
     if isinstance(data, MemorySource):
         check_memory(data, name)
-    if hasattr(data, "read"):
+    if hasattr(data, "shape") and callable(getattr(data, "read", None)):
         source: Source = data
         return source
+    if not hasattr(data, "__getitem__"):
+        raise UserError(
+            f"{name} is a {type(data).__name__} that cannot be read", "add `__getitem__`, or `read` and `shape`"
+        )
     return ItemSource(classes, data)

@@ -1,8 +1,10 @@
 """A user's data sets are read item by item with seeded generators; a user's own sources are used as they are."""
 
 import random
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +58,13 @@ class Labelled(Items):
     def __getitem__(self, index): return torch.zeros(1, 2, 2), self.label
 
 def named(): return Named(6), Named(3)
+class Marked(Items):
+    read, shape = 0, None
+def marked(): return Marked(6), Marked(3)
+class Unreadable:
+    classes = ("x", "y")
+    def __len__(self): return 1
+def unreadable(): return Unreadable(), Unreadable()
 def other_classes(): return Items(6), GOOD
 def empty(): return GOOD, made(torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.int64))
 def twice(): return GOOD, made(torch.zeros(2, 1, 2, 2), torch.arange(2), ("x", "x"))
@@ -101,8 +110,17 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.setitem(sys.modules, name, None)  # what it was is put back
+    del sys.modules[name]
     return name
+
+
+class Counted(list[Any]):
+    """Six items that tell their counts."""
+
+    def __init__(self, counts: Any) -> None:
+        super().__init__(range(6))
+        self.counts = counts
 
 
 class Drawn:
@@ -207,12 +225,35 @@ def test_function_may_return_map_style_data_sets(module: str) -> None:
     assert data.mean == pytest.approx((2.5 / 255,))
 
 
+def test_items_with_other_attributes_of_these_names_are_items(module: str) -> None:
+    data = opened(f"{module}:marked")
+    assert isinstance(data.train, ItemSource)
+    assert split_contents(data.train) == SplitContents(6, None, None)
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        ((2, 2), "(2, 2)"),
+        ((2, 2, 1), "(2, 2, 1)"),
+        ((7, -1, 0), "(7, -1, 0)"),
+        ((2.5, 2.5, 1), "(2.5, 2.5, 1)"),
+        ("many", "'many'"),
+        (3, "3"),
+    ],
+)
+def test_counts_that_cannot_be_right_are_an_error(counts: Any, found: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"the counts of 6 images in 3 classes are {found}")):
+        split_contents(ItemSource(("x", "y", "z"), Counted(counts)))
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         ("one", "did not return a pair"),
         ("four", "did not return a pair"),
         ("bare_lists", "training data is a list without classes or without length"),
+        ("unreadable", "training data is a Unreadable that cannot be read"),
         ("missing", "has no attribute 'missing'"),
     ],
 )
