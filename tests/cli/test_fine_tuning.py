@@ -21,7 +21,7 @@ def test_defaults_and_their_origins_are_stored(trained: Runner) -> None:
     ended = trained("train", *SMALL, "--weights", "base", "--unfreeze-at", "1", "--output", "tuned")
     assert ended.code == 0, ended.err
     text = (trained.folder / "tuned" / "config.yaml").read_text()
-    assert yaml.safe_load(text)["epochs"] == 20  # the most; 400 updates would be 34 epochs
+    assert yaml.safe_load(text)["epochs"] == 20  # the most: 60,000 images would be 600 epochs
     for line in (
         "freeze: backbone  # because --unfreeze-at was given\n",
         "epochs: 20  # default for digits of 100 images with --weights\n",

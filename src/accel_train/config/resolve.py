@@ -12,7 +12,7 @@ from accel_train.config.options import ResolvedConfig, TrainConfig
 _MIN_UPDATES_PER_EPOCH = 13  # small data sets get smaller batches: 20 epochs are then more than 250 updates
 _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
-_FINE_TUNING_UPDATES = 400  # measured: benchmarks/finetune/README.md
+_FINE_TUNING_IMAGES = 60_000  # measured: benchmarks/finetune/README.md
 _MIN_FINE_TUNING_EPOCHS = 5
 _FINE_TUNING_CROP = (0.35, 1.0)  # measured, likewise: a few epochs are too few to learn from a twelfth of a picture
 _GAMMA = 0.1
@@ -52,7 +52,7 @@ def _defaults(
     name = config.optimizer or default_optimizer(trained, from_weights=from_weights)
     optimizer = OPTIMIZERS[name]
     batch_size = config.batch_size or _batch_size(config, data, train_images)
-    usual_epochs, for_epochs = _epochs(config, data, train_images, batch_size)
+    usual_epochs, for_epochs = _epochs(config, data, train_images)
     epochs = config.epochs or usual_epochs
     scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
     for_data, for_optimizer = f"default for {data_kind}", f"default for {name}"
@@ -106,12 +106,11 @@ def _augmentation(config: TrainConfig, data_kind: str) -> dict[str, tuple[Any, s
     return found
 
 
-def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, batch_size: int) -> tuple[int, str]:
+def _epochs(config: TrainConfig, data: DataDefaults, train_images: int) -> tuple[int, str]:
     """Return the default number of epochs, and what it is for besides the data; weights that are given need fewer."""
     if not config.starts_from_weights:
         return data.epochs, ""
-    per_epoch = max(1, train_images // (config.global_batch_size or batch_size))
-    enough = max(_MIN_FINE_TUNING_EPOCHS, math.ceil(_FINE_TUNING_UPDATES / per_epoch))
+    enough = max(_MIN_FINE_TUNING_EPOCHS, math.ceil(_FINE_TUNING_IMAGES / train_images))
     return min(data.epochs, enough), f" of {train_images:,} images with --weights"
 
 

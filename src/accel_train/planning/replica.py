@@ -26,7 +26,7 @@ def _simulate(subject: Subject, sharing: Sharing, batch_size: int) -> Simulated:
     built, tuning = subject.build_without_data(torch.contiguous_format if is_sharded else torch.channels_last)
     module = built.module
     mesh_of = fake_processes(sharing.shards) if is_sharded else nullcontext()
-    with mesh_of as mesh, fake_tensors(), LiveBytes() as live:
+    with mesh_of as mesh, fake_tensors(), LiveBytes(on_cpu=subject.on_cpu) as live:
         to_fake(module)
         if mesh is not None:
             _shard(module, mesh)

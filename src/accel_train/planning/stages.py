@@ -117,18 +117,19 @@ def _simulate(subject: Subject, sharing: Sharing, cut: Cut, stage: int, schedule
     received = Sent.output_of(cut.costs[start - 1]) if stage else None
     sent = None if is_last else Sent.output_of(cut.costs[end - 1])
     others = in_flight(schedule, stage, len(cut.starts), sharing.accumulate) - 1
-    with fake_tensors(), LiveBytes() as live:
+    with fake_tensors(), LiveBytes(on_cpu=subject.on_cpu) as live:
         to_fake(module)
         update = Update(subject, sharing, module, tuning, live)
-        # torch keeps a buffer for each tensor that a stage receives in an update (2.14).
-        buffers = [_empty(tensor, sharing.accumulate * scale) for tensor in (received, sent) if tensor]
+        # torch keeps a buffer for each tensor that a stage receives in an update (2.14); those of this one come below.
+        buffers = [_empty(tensor, (sharing.accumulate - 1) * scale) for tensor in (received, sent) if tensor]
         if sharing.accumulate > 1 and not subject.config.exact:
             for parameter in update.trained:
                 parameter.grad = torch.zeros_like(parameter)
         live.record.clear()
         before = live.now
         update.batch_norm.begin_micro_batch()
-        x = _received(received, scale) if received else subject.images(built, batch_size)
+        given = _received(received, scale) if received else subject.images(built, batch_size)
+        x = received.unpack(given) if received else given.clone()
         with subject.autocast():
             for block in blocks[start:end]:
                 x = block.forward(x)
@@ -140,7 +141,7 @@ def _simulate(subject: Subject, sharing: Sharing, cut: Cut, stage: int, schedule
         del x, output, kept
         if sharing.processes > 1 and not subject.config.exact:  # what replicas average
             torch.cat([p.grad.flatten() for p in update.trained if p.grad is not None])
-        del buffers
+        del given, buffers
         return update.finish(own * (others + 1))
 
 
@@ -151,4 +152,4 @@ def _empty(tensor: Sent, count: float) -> Tensor:
 def _received(tensor: Sent, scale: float) -> Tensor:
     """Return what a stage gets, of a micro-batch `scale` times as large."""
     shape = (round(tensor.shape[0] * scale), *tensor.shape[1:])
-    return tensor.unpack(torch.zeros(shape, dtype=tensor.dtype, requires_grad=True))
+    return torch.zeros(shape, dtype=tensor.dtype, requires_grad=True)

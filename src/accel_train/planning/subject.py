@@ -39,6 +39,11 @@ class Subject:
         return torch.float64 if self.config.precision == "fp64" else torch.float32
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether the run is planned for CPUs, with ``--device cpu``."""
+        return self.config.device == "cpu"
+
+    @property
     def classes(self) -> int:
         return len(self.data.train.classes)
 

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accel_train.distributed.strategies.sharded import local
 
+aten = torch.ops.aten
 _PLAIN = (Tensor, nn.Parameter, FakeTensor)
 
 
@@ -62,8 +63,10 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     again when it communicates.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_cpu: bool = True) -> None:
+        """`on_cpu` is False if the kernels are those of a GPU."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._on_cpu = on_cpu
         self.record: list[int] = []
         self.now = 0
         """The bytes that are taken now."""
@@ -98,19 +101,40 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in result if isinstance(result, tuple | list) else (result,):
             if isinstance(tensor, Tensor):
                 self._add(tensor)
-        hidden = self._hidden_copies(func, args, result)
+        unseen = _hidden_copies(func, args, result, on_cpu=self._on_cpu) - _written_in_place(func, result)
         if func.namespace != "aten":
             for key, reference in list(self._storages.items()):
                 if (storage := reference()) is not None:
                     self._resize(key, storage.nbytes())
-        self.record.append(self.now + hidden)
+        self.record.append(self.now + unseen)
         return result
 
-    @staticmethod
-    def _hidden_copies(func: Any, args: Any, result: Any) -> int:
-        """Return what a kernel takes for itself: pooling copies what has another memory format than its gradient."""
-        if func is not torch.ops.aten.max_pool2d_with_indices_backward.default:
-            return 0
+
+def _hidden_copies(func: Any, args: Any, result: Any, *, on_cpu: bool) -> int:
+    """Return the bytes that a kernel takes for itself: copies in another memory format, and in oneDNN's own."""
+    if func is aten.max_pool2d_with_indices_backward.default:
         gradient, *_, indices = args
-        memory_format = torch.contiguous_format if gradient.is_contiguous() else torch.channels_last
-        return sum(t.nbytes for t in (indices, result) if not t.is_contiguous(memory_format=memory_format))
+        return _in_another_format(_format(gradient), (indices, result))
+    if func is aten.convolution.default:
+        return _in_another_format(_format(*args[:2]), args[:2])
+    if func is aten.convolution_backward.default:
+        copied = _in_another_format(_format(*args[1:3]), args[:3])
+        of_weight = result[1]
+        return copied + (2 * of_weight.nbytes if on_cpu and of_weight is not None else 0)
+    return 0
+
+
+def _format(*tensors: Tensor) -> torch.memory_format:
+    """Return the memory format in which a kernel computes: channels_last if one of its tensors is."""
+    return torch.contiguous_format if all(tensor.is_contiguous() for tensor in tensors) else torch.channels_last
+
+
+def _in_another_format(memory_format: torch.memory_format, tensors: Sequence[Tensor]) -> int:
+    known = memory_format is torch.contiguous_format or all(tensor.ndim == 4 for tensor in tensors)
+    return sum(t.nbytes for t in tensors if known and not t.is_contiguous(memory_format=memory_format))
+
+
+def _written_in_place(func: Any, result: Any) -> int:
+    """Return the bytes of a sum of gradients: autograd adds to one of them where no mode looks on."""
+    in_backward = torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()
+    return result.nbytes if in_backward and func is aten.add.Tensor else 0

@@ -151,13 +151,14 @@ def test_config_with_values_of_another_run_is_resolved_although_it_is_invalid() 
     ("images", "given", "epochs", "batch_size"),
     [
         (300, {}, 20, 16),
-        (3_000, {}, 9, 64),
+        (3_000, {}, 20, 64),
         (3_000, {"batch_size": 512}, 20, 512),
-        (3_000, {"global_batch_size": 256}, 20, 64),
+        (6_000, {}, 10, 64),
+        (6_000, {"global_batch_size": 256}, 10, 64),
         (50_000, {}, 5, 64),
     ],
 )
-def test_given_weights_are_trained_for_enough_updates_in_fewer_epochs(
+def test_given_weights_are_trained_for_fewer_epochs_the_more_images_there_are(
     images: int, given: dict[str, Any], epochs: int, batch_size: int
 ) -> None:
     config, origins = resolve(TrainConfig(weights="DEFAULT", **given), {}, "folder", images, "fp32")

@@ -1,7 +1,10 @@
 """torch's private API does what planning needs; these tests fail when torch changes it."""
 
+from collections.abc import Callable
+
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.profiler import profile
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
@@ -10,26 +13,46 @@ from accel_train.planning.torch_private import LiveBytes, fake_processes, fake_t
 
 
 def convolutions() -> nn.Module:
-    module = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(288, 4))
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(288, 4))
     return module.to(memory_format=torch.channels_last)
 
 
 def update(module: nn.Module) -> None:
-    images = torch.zeros(16, 1, 12, 12).contiguous(memory_format=torch.channels_last)
+    images = torch.zeros(16, 3, 12, 12).contiguous(memory_format=torch.channels_last)
     functional.cross_entropy(module(images), torch.zeros(16, dtype=torch.int64)).backward()
 
 
-def test_live_bytes_are_those_of_the_allocator() -> None:
+class Residual(nn.Module):
+    """Its weights take more than its images; gradients of both branches meet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 64, 1)
+        self.inner = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1))
+        self.head = nn.Linear(64, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = x + self.inner(x)
+        return self.head(x.mean((2, 3)))
+
+
+def residual() -> nn.Module:
+    return Residual().to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("make", [convolutions, residual, Residual])
+def test_live_bytes_are_those_of_the_allocator(make: Callable[[], nn.Module]) -> None:
     with LiveBytes() as live:
-        update(convolutions())
+        update(make())
     with profile(profile_memory=True) as profiled:
-        update(convolutions())
+        update(make())
     events = [event for event in profiled.kineto_results.events() if event.name() == "[memory]"]
     taken, most = 0, 0
     for event in sorted(events, key=lambda each: each.start_ns()):
         taken += event.nbytes()
         most = max(most, taken)
-    weights = sum(p.nbytes for p in convolutions().parameters())
+    weights = sum(p.nbytes for p in make().parameters())
     assert abs(max(live.record) - most) < 0.02 * most
     assert most > 2 * weights
 
