@@ -118,7 +118,7 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
         arguments={"momentum": 0.9, "trust_coefficient": 0.02},
         rates={
             **dict.fromkeys(("cnn", "mlp"), Rate(0.8, max_lr=1.6)),
-            "": Rate(0.1, max_lr=1.6),  # You et al. 2017, Table 3, by the square root rule
+            "": Rate(0.1, max_lr=1.6),  # You et al. 2017, by the square root rule
         },
         fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(0.02, max_lr=0.1)), "": Rate(0.1, max_lr=0.4)},
         weight_decay=5e-4,
