@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from accel_train.config.optimizers import OPTIMIZERS
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "accel_train"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
@@ -43,3 +45,37 @@ def test_links_and_make_targets_exist(page: Path) -> None:
     targets = re.findall(r"`make ([\w-]+)`", text)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert not [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)]
+
+
+MODELS = {
+    "transformers, ConvNeXt": ("vit_b_16", "convnext_tiny"),
+    "`cnn`, `mlp`": ("cnn", "mlp"),
+    "`cnn`": ("cnn",),
+    "`mlp`": ("mlp",),
+    "`wide_resnet`": ("wide_resnet",),
+    "AlexNet, VGG, SqueezeNet without BatchNorm": ("alexnet", "vgg16", "squeezenet1_0"),
+    "all others": ("resnet50",),
+}
+"""By the first column of a table of rates."""
+
+
+@pytest.mark.parametrize(
+    ("page", "optimizers", "from_weights"),
+    [
+        ("learning-rate", ("sgd", "adamw"), False),
+        ("learning-rate", ("lars", "lamb", "novograd", "muon"), False),
+        ("fine-tuning", ("sgd", "adamw"), True),
+    ],
+)
+def test_tables_of_default_rates_are_those_of_the_optimizers(
+    page: str, optimizers: tuple[str, ...], from_weights: bool
+) -> None:
+    lines = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    rates = {row[0]: row[1:] for row in rows if row[0] in MODELS and len(row) == 1 + 2 * len(optimizers)}
+    assert "all others" in rates
+    for name, cells in rates.items():
+        for model in MODELS[name]:
+            defaults = [OPTIMIZERS[optimizer].rate(model, from_weights=from_weights) for optimizer in optimizers]
+            expected = [value for rate in defaults for value in (rate.lr, rate.max_lr)]
+            assert [float(cell) for cell in cells] == expected, model

@@ -102,9 +102,9 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             "": Rate(0.001, max_lr=0.002),
         },
         fine_tuning_rates={
-            **dict.fromkeys(("cnn", "mlp"), Rate(0.008, max_lr=0.016)),
+            **dict.fromkeys(("cnn", "mlp"), Rate(0.002, max_lr=0.004)),
             **dict.fromkeys((*TRANSFORMERS, *_WITHOUT_NORM), Rate(2e-4, max_lr=4e-4)),
-            "": Rate(0.008, max_lr=0.016),
+            "": Rate(0.002, max_lr=0.004),
         },
         weight_decay=0.05,
         scaling="sqrt",
