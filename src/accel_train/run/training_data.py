@@ -17,8 +17,7 @@ def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: 
         UserError: it cannot be opened, or a recipe leaves it to the user.
     """
     origin = given.get("data", "")
-    if lacks_data(asked.data, origin):
-        raise UserError(f"the data of {origin} are not in the package", "add --data DIR, a folder of pictures")
+    refuse_missing_data(asked.data, origin)
     try:
         return open_data(
             asked.data,
@@ -36,6 +35,16 @@ def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: 
             f"the data of --resume {asked.resume} cannot be opened: {error.message}",
             f"if they are elsewhere now, add --data{' and --labels' * bool(asked.labels)} with their place",
         ) from None
+
+
+def refuse_missing_data(data: str, origin: str) -> None:
+    """Refuse data that a recipe leaves to the user, if they have not been given.
+
+    Raises:
+        UserError: they have not.
+    """
+    if lacks_data(data, origin):
+        raise UserError(f"the data of {origin} are not in the package", "add --data DIR, a folder of pictures")
 
 
 def place_of_data(config: dict[str, Any]) -> tuple[Path, Path]:
