@@ -6,10 +6,9 @@ from pathlib import Path
 
 from accel_train.config.defaults import DATA_DEFAULTS, kind_of_data
 from accel_train.config.doctor_options import DoctorConfig
+from accel_train.config.early_check import check_plan
 from accel_train.config.import_string import check_function, is_function_name
 from accel_train.config.options import TrainConfig
-from accel_train.config.plan import make_plan
-from accel_train.config.resolve import resolve
 from accel_train.config.trackers import check_installed
 from accel_train.data.open import is_path
 from accel_train.distributed.environment import world_size
@@ -17,12 +16,10 @@ from accel_train.distributed.resolve import choose_strategy
 from accel_train.errors import UserError
 from accel_train.loggers.text import quoted
 from accel_train.models.build import architecture_name
+from accel_train.recipes.read import refuse_missing_data
 from accel_train.run.resume_point import UNNAMED, fill_from_run
-from accel_train.run.training_data import open_training_data, refuse_missing_data
+from accel_train.run.training_data import open_training_data
 from accel_train.run.weights import check_weights
-
-_MANY_IMAGES = 10**9
-"""For data whose number of images is not known: no batch is too large for them."""
 
 
 def check_run(config: DoctorConfig, origins: Mapping[str, str]) -> None:
@@ -33,16 +30,13 @@ def check_run(config: DoctorConfig, origins: Mapping[str, str]) -> None:
     """
     asked, given = _asked(config, origins)
     check_installed(asked.tracker)
-    kind, images = kind_of_data(asked.data)
-    model = asked.model or DATA_DEFAULTS[kind].model
+    model = asked.model or DATA_DEFAULTS[kind_of_data(asked.data)[0]].model
     architecture = architecture_name(model) if asked.model else None
     if is_function_name(model):
         check_function(model, "--model")
     if asked.starts_from_weights and asked.resume in UNNAMED:  # a run to resume has its own
         check_weights(model, asked.weights)
-    if images is not None or asked.batch_size is not None:
-        images = min(images or _MANY_IMAGES, asked.limit or _MANY_IMAGES)
-        _check_batches(asked, given, kind, images, architecture or model)
+    _check_batches(asked, given, architecture or model)
 
 
 def check_data(config: DoctorConfig, origins: Mapping[str, str]) -> None:
@@ -81,13 +75,10 @@ def _check_path(option: str, path: Path) -> None:
         raise UserError(f"{option} {quoted(path)} is an empty folder here", fix)
 
 
-def _check_batches(asked: TrainConfig, given: dict[str, str], kind: str, images: int, architecture: str) -> None:
+def _check_batches(asked: TrainConfig, given: dict[str, str], architecture: str) -> None:
     """Check that the processes can share the batches, if they can form the strategy: the start checks that."""
     processes = world_size()
     _, options = choose_strategy(asked.strategy, asked.strategy_options, processes, os.environ)
     stages = options.get("pipeline_stages", 1)
-    if processes % stages:
-        return
-    config, _ = resolve(asked, given, kind, images, "fp32", architecture=architecture)
-    any_size = 1 if config.auto_micro_batch and config.global_batch_size else None
-    make_plan(config, processes, images, any_size, stages=stages)
+    if processes % stages == 0:
+        check_plan(asked, given, processes, stages, architecture)

@@ -7,7 +7,7 @@ from accel_train.config.options import FROM_RUN, TrainConfig
 from accel_train.data.open import open_data
 from accel_train.data.sources.base import DataSet, LabelsFrom
 from accel_train.errors import UserError
-from accel_train.recipes.read import lacks_data
+from accel_train.recipes.read import refuse_missing_data
 
 
 def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: bool = False) -> DataSet:
@@ -35,16 +35,6 @@ def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: 
             f"the data of --resume {asked.resume} cannot be opened: {error.message}",
             f"if they are elsewhere now, add --data{' and --labels' * bool(asked.labels)} with their place",
         ) from None
-
-
-def refuse_missing_data(data: str, origin: str) -> None:
-    """Refuse data that a recipe leaves to the user, if they have not been given.
-
-    Raises:
-        UserError: they have not.
-    """
-    if lacks_data(data, origin):
-        raise UserError(f"the data of {origin} are not in the package", "add --data DIR, a folder of pictures")
 
 
 def place_of_data(config: dict[str, Any]) -> tuple[Path, Path]:

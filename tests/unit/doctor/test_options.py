@@ -56,6 +56,7 @@ def test_what_a_run_refuses_is_refused(
         (4, {"global_batch_size": 64, "batch_size": 32, "strategy": "pipeline", "pipeline_stages": 2}),
         (3, {"strategy": "pipeline", "pipeline_stages": 2}),  # which the start refuses
         (2, {"global_batch_size": 64, "auto_micro_batch": True}),
+        (1, {"data": "pictures", "batch_size": 8, "weights": __file__, "model": "mlp", "warmup_epochs": 7}),
     ],
 )
 def test_what_a_run_takes_is_accepted(monkeypatch: pytest.MonkeyPatch, processes: int, given: dict[str, Any]) -> None:
