@@ -107,7 +107,7 @@ def test_run_of_few_updates_is_refused(run: Runner) -> None:
     )
     assert_refused(
         run("find-lr", *few, "--updates", "30"),
-        "30 updates are needed, and the run makes 8",
+        "--updates 30, but the run makes 8",
         "use --epochs 15, or a smaller batch",
     )
 
@@ -115,8 +115,8 @@ def test_run_of_few_updates_is_refused(run: Runner) -> None:
 def test_rate_above_the_default_of_the_highest_is_refused(run: Runner) -> None:
     assert_refused(
         run("find-lr", "--limit", "960", "--start-lr", "20"),
-        "the lowest rate 20 is not below the highest 10",
-        "give --start-lr and --end-lr",
+        "--start-lr 20 is not below 10, the default of --end-lr",
+        "add --end-lr 2000",
     )
 
 

@@ -58,6 +58,25 @@ def test_batch_that_the_processes_cannot_share_is_refused(call: Call) -> None:
     assert_refused(call("job", "slurm", *words), "24 processes cannot share 16 micro-batches of 32")
 
 
+@pytest.mark.parametrize(
+    ("train", "problem"),
+    [
+        (("--data", "pictures", "--global-batch-size", "100"), "8 processes cannot share 2 micro-batches of 50"),
+        (("--global-batch-size", "4096"), "the global batch of 4,096 images is larger than the 1,438 training images"),
+        (("--epochs", "5", "--warmup-epochs", "7"), "--warmup-epochs 7 must be less than the 5 epochs of the run"),
+        (("--recipe", "imagenet_1hour"), "the data of recipe imagenet_1hour are not in the package"),
+    ],
+    ids=["share", "images", "warmup", "recipe"],
+)
+def test_plan_that_the_run_would_refuse_is_refused(call: Call, train: tuple[str, ...], problem: str) -> None:
+    assert_refused(call("job", "slurm", "--gpus-per-node", "8", "--", *train), problem)
+
+
+def test_plan_that_depends_on_the_images_is_left_to_the_run(call: Call) -> None:
+    words = ("--data", "pictures", "--model", "resnet18", "--weights", "DEFAULT", "--warmup-epochs", "7")
+    assert call("job", "slurm", "--", *words, "--batch-size", "8").code == 0
+
+
 DP, PIPELINE = ("--strategy", "dp"), ("--strategy", "pipeline", "--pipeline-stages")
 HSDP = ("--strategy", "hsdp", "--shard-size", "3")
 

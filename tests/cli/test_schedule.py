@@ -69,3 +69,8 @@ def test_next_command_names_the_data_that_a_recipe_lacks(run: Runner) -> None:
     ended = run("schedule", "--recipe", "imagenet_1hour", "--images", "1281167")
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[-1] == "next: accel_train train --recipe imagenet_1hour --data DIR"
+
+
+def test_weights_that_are_not_there_are_refused(run: Runner) -> None:
+    ended = run("schedule", "--images", "1000", "--model", "resnet18", "--weights", "nowhere.pt")
+    assert_refused(ended, "--weights nowhere.pt: there is no such file or folder", "choose DEFAULT")

@@ -12,6 +12,7 @@ import typer
 from accel_train.cli.doctor_lines import print_diagnosis
 from accel_train.cli.first_line import print_first_line
 from accel_train.cli.options import with_options
+from accel_train.cli.train_command import train_command
 from accel_train.config.doctor_options import DoctorConfig
 from accel_train.distributed.environment import launcher_name, local_rank, world_size
 from accel_train.distributed.launcher import processes_to_start, start_processes
@@ -54,6 +55,7 @@ def _examine(config: DoctorConfig, origins: dict[str, str], before: Sequence[Fin
         from accel_train.doctor.diagnose import Diagnosis, diagnose
         from accel_train.doctor.machine import examine_process
 
+    _, _, *options = train_command(config, origins, without={"processes"})
     own = examine_process(config, before, origins)
     try:
         exchange = Exchange.open(config.timeout)
@@ -61,18 +63,18 @@ def _examine(config: DoctorConfig, origins: dict[str, str], before: Sequence[Fin
         if local_rank() > 0 and not isinstance(error, LocalError):
             time.sleep(_SECONDS_FOR_LOCAL_RANK_0)  # which reports it; a launcher ends all when the first one ends
         else:
-            _report(Diagnosis([own], (*own.findings, Finding.of("meeting", error))), json)
+            _report(Diagnosis([own], (*own.findings, Finding.of("meeting", error))), json, options)
         return False
     diagnosis = diagnose(config, own, exchange)
     if exchange.rank == 0:
-        _report(diagnosis, json)
+        _report(diagnosis, json, options)
     exchange.close()
     return diagnosis.healthy
 
 
-def _report(diagnosis: "Diagnosis", json: bool) -> None:
+def _report(diagnosis: "Diagnosis", json: bool, options: Sequence[str]) -> None:
     started = {"kind": "doctor", "healthy": diagnosis.healthy, "launcher": launcher_name(), "processes": world_size()}
     if json:
         typer.echo(json_format.dumps(portable({**started, **asdict(diagnosis)}), allow_nan=False))
     else:
-        print_diagnosis(diagnosis, launcher_name(), world_size())
+        print_diagnosis(diagnosis, launcher_name(), world_size(), options)

@@ -1,5 +1,6 @@
 """What the doctor has found, as rows and a table."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import typer
 
 from accel_train.cli.table import Column, table_lines, terminal_width
 from accel_train.distributed.environment import available_cores, launched
-from accel_train.loggers.text import duration, quantity
+from accel_train.loggers.text import duration, printable, quantity
 
 if TYPE_CHECKING:
     from accel_train.distributed.links import Link
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from accel_train.loggers.rows import Row
 
 
-def print_diagnosis(diagnosis: "Diagnosis", launcher: str, processes: int) -> None:
-    """Print what was found, and what to do next."""
+def print_diagnosis(diagnosis: "Diagnosis", launcher: str, processes: int, options: Sequence[str] = ()) -> None:
+    """Print what was found, and what to do next; `options` are those given of the run, excluding --processes."""
     from accel_train.loggers.rows import RunConsole, print_rows
 
     console = RunConsole(file=sys.stdout, highlight=False)
@@ -30,7 +31,7 @@ def print_diagnosis(diagnosis: "Diagnosis", launcher: str, processes: int) -> No
         message = f"{finding.check}: {_where(finding, diagnosis)}{finding.message}"
         print_rows(console, [("FAILS" if finding.fails else "warning", message), ("", f"fix: {finding.fix}")])
     typer.echo(_conclusion(diagnosis))
-    typer.echo(_next(diagnosis, processes))
+    typer.echo(printable(_next(diagnosis, processes, options)))
 
 
 def _rows(diagnosis: "Diagnosis", launcher: str, processes: int) -> Iterator["Row"]:
@@ -103,10 +104,10 @@ def _conclusion(diagnosis: "Diagnosis") -> str:
     return f"{quantity(failures, 'failure')}, {quantity(warnings, 'warning')}"
 
 
-def _next(diagnosis: "Diagnosis", processes: int) -> str:
+def _next(diagnosis: "Diagnosis", processes: int, options: Sequence[str]) -> str:
     if not diagnosis.healthy:
         return "next: mend the first failure, then start the same command again"
     devices = diagnosis.reports[0].gpus or available_cores()
     if processes == 1 and devices > 1 and not launched():
-        return f"next: accel_train doctor --processes {devices}"
+        return f"next: {shlex.join(['accel_train', 'doctor', *options, '--processes', str(devices)])}"
     return "next: start the same with train instead of doctor"

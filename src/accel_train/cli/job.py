@@ -8,9 +8,9 @@ import typer
 
 from accel_train.cli.options import OptionsWithValues, with_options
 from accel_train.cli.train import Json, Quiet, Verbose
+from accel_train.config.early_check import check_plan
 from accel_train.config.job_panel import HuggingFaceJob, KubernetesJob, SageMakerJob, SlurmJob
 from accel_train.config.options import TrainConfig
-from accel_train.config.plan import images_per_update
 from accel_train.config.strategies import check_options, check_processes
 from accel_train.distributed.launcher import check_alone
 from accel_train.errors import UserError
@@ -20,6 +20,7 @@ from accel_train.jobs.sagemaker import sagemaker_file
 from accel_train.jobs.slurm import slurm_file
 from accel_train.jobs.train_options import device_of
 from accel_train.loggers.text import quantity
+from accel_train.recipes.read import refuse_missing_data
 
 job = typer.Typer(no_args_is_help=True, help="Print a job file that runs `train` on a cluster.")
 
@@ -48,10 +49,13 @@ TrainOptions = Annotated[
 ]
 
 
-def _checked(words: Sequence[str], processes: int | None, gpus: int | None = None) -> dict[str, Any]:
+def _checked(
+    words: Sequence[str], processes: int | None, gpus: int | None = None, *, data_are_here: bool = False
+) -> dict[str, Any]:
     """Check options of train as the run will; return the values of those that are given, files included.
 
-    The job has this number of `processes`, and of `gpus` on each machine; None: its instance type decides.
+    The job has this number of `processes`, and of `gpus` on each machine; None: its instance type decides. If
+    `data_are_here`, it starts in this folder.
 
     Raises:
         UserError or TyperException: one is unknown, or has a value that is refused, or contradicts the job.
@@ -75,17 +79,19 @@ def _checked(words: Sequence[str], processes: int | None, gpus: int | None = Non
     if config.processes not in (None, processes):
         others = "its instances have one per GPU" if processes is None else f"the job has {processes:,}"
         raise UserError(f"--processes {config.processes}, but {others}", "leave it out: the job's options decide")
+    if data_are_here:
+        refuse_missing_data(config.data, origins.get("data", ""))
     if processes is not None and gpus is not None:
-        _refuse_impossible(config, processes, gpus)
+        _refuse_impossible(config, origins, processes, gpus)
     given = {name: value for name, value in config.model_dump(mode="json").items() if name in origins}
     return given | {name: True for name, wanted in flags.items() if wanted}
 
 
-def _refuse_impossible(config: TrainConfig, processes: int, gpus: int) -> None:
+def _refuse_impossible(config: TrainConfig, origins: dict[str, str], processes: int, gpus: int) -> None:
     """Refuse what the processes of a job, with `gpus` on each machine, would refuse when they start.
 
     Raises:
-        UserError: they lack the device, cannot form the strategy, or cannot share the global batch.
+        UserError: they lack the device, cannot form the strategy or share the global batch, or have no such plan.
     """
     if config.device == "cpu" and gpus:
         raise UserError(
@@ -105,9 +111,8 @@ def _refuse_impossible(config: TrainConfig, processes: int, gpus: int) -> None:
         raise UserError(
             f"--strategy dp needs two GPUs or more, and the job has {quantity(gpus, 'GPU')}", "leave it out: use DDP"
         )
-    if config.batch_size:
-        stages = config.pipeline_stages or 1
-        images_per_update(config.global_batch_size, config.batch_size, config.accumulate, processes // stages, stages)
+    if config.resume in ("auto", "never"):  # else the batch is that of a run, which may not be here
+        check_plan(config, origins, processes, config.pipeline_stages or 1)
 
 
 @job.command(cls=_JobCommand)
@@ -115,7 +120,7 @@ def _refuse_impossible(config: TrainConfig, processes: int, gpus: int) -> None:
 def slurm(config: SlurmJob, origins: dict[str, str], train: TrainOptions = None) -> None:
     """Print a batch script for SLURM: it saves at its time limit, queues itself again, and resumes."""
     check_alone("job")
-    given = _checked(train or [], config.nodes * config.tasks, config.gpus_per_node)
+    given = _checked(train or [], config.nodes * config.tasks, config.gpus_per_node, data_are_here=True)
     device = [] if "device" in given else ["--device", device_of(config.gpus_per_node)]
     text = slurm_file(_command(), [*(train or []), *device], {**config.model_dump(), "tasks": config.tasks})
     _print(text, "job.sh", "sbatch job.sh")

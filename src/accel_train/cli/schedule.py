@@ -87,10 +87,18 @@ def _resolved(
 
 
 def _architecture(asked: TrainConfig, kind: str) -> str | None:
-    """Return the architecture that given weights are for."""
+    """Return the architecture that given weights are for.
+
+    Raises:
+        UserError: there are no such weights.
+    """
     if not asked.starts_from_weights:
         return None
     from accel_train.config.defaults import DATA_DEFAULTS
     from accel_train.models.build import architecture_name
+    from accel_train.run.weights import check_weights
 
-    return architecture_name(asked.model or DATA_DEFAULTS[kind].model)
+    model = asked.model or DATA_DEFAULTS[kind].model
+    if asked.resume in _RUNS:  # a run to resume has its own
+        check_weights(model, asked.weights)
+    return architecture_name(model)

@@ -94,8 +94,12 @@ def _scaling(said: _Origins, plan: Plan) -> str:
 def _peak(config: ResolvedConfig, plan: Plan) -> str:
     peak, usual = plan.learning_rate.peak, config.usual_rate.max_lr
     capped = ", the limit" * (peak == config.max_lr)
-    above = f": above {usual:g}, the default limit of {config.model} with {config.optimizer}, it may diverge"
-    return f"{learning_rate(peak)}{capped}" + above * (plan.learning_rate.highest > usual)
+    return f"{learning_rate(peak)}{capped}" + f": {_above_limit(config)}" * (peak > usual)
+
+
+def _above_limit(config: ResolvedConfig) -> str:
+    limit = config.usual_rate.max_lr
+    return f"above {limit:g}, the default limit of {config.model} with {config.optimizer}, it may diverge"
 
 
 def _warmup(said: _Origins, plan: Plan) -> str:
@@ -109,6 +113,7 @@ def _warmup(said: _Origins, plan: Plan) -> str:
         start = "the base rate, which scaling raised" if schedule.warmup_from == config.lr else "1 % of the peak"
     updates = quantity(schedule.warmup_updates, "update")
     above = ", above the peak: the rate falls" * (schedule.warmup_from > schedule.peak)
+    above += f"; {_above_limit(config)}" * (schedule.warmup_from > max(schedule.peak, config.usual_rate.max_lr))
     return f"{updates} from {learning_rate(schedule.warmup_from)} ({start}){above}; {epochs}"
 
 

@@ -25,7 +25,8 @@ class Doctor(Config):
     @classmethod
     def _is_there(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_file():
-            raise UserError(f"--accelerate-config {value}: there is no such file", "give a file for accelerate launch")
+            wrong = "this is a folder" if value.is_dir() else "there is no such file"
+            raise UserError(f"--accelerate-config {value}: {wrong}", "give a file for accelerate launch")
         return value
 
 

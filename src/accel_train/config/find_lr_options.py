@@ -27,7 +27,10 @@ class FindLr(Config):
     def _refuse_falling(self) -> Self:
         if self.start_lr is not None and self.end_lr is not None and self.start_lr >= self.end_lr:
             raise UserError(
-                f"--start-lr {self.start_lr:g} is not below --end-lr {self.end_lr:g}", "give rates in this order"
+                f"--start-lr {self.start_lr:g} is not below --end-lr {self.end_lr:g}",
+                f"use --start-lr {self.end_lr:g} --end-lr {self.start_lr:g}"
+                if self.start_lr > self.end_lr
+                else f"use --end-lr {100 * self.end_lr:g}",
             )
         return self
 

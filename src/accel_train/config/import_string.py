@@ -91,14 +91,16 @@ def call_function(name: str, option: str, **offered: Any) -> Any:
     Raises:
         UserError: the function cannot be imported, needs other arguments or fails; the message names `option`.
     """
-    try:
-        return _call(_import_function(name, option), name, option, offered)
-    except UserError:
-        raise
-    except Exception as error:
-        if os_errors.explain(error):  # a full disk, or a limit: no fault of the code
-            raise
-        raise UserError(f"{option} {name}: {type(error).__name__}: {error}", MEND) from error
+    return _explained(lambda: _call(_import_function(name, option), name, option, offered), name, option)
+
+
+def check_function(name: str, option: str) -> None:
+    """Import a user's function, and do not call it.
+
+    Raises:
+        UserError: it cannot be imported; the message names `option`.
+    """
+    _explained(lambda: _import_function(name, option), name, option)
 
 
 def failed_in(error: Exception) -> str | None:
@@ -109,6 +111,18 @@ def failed_in(error: Exception) -> str | None:
         if frame.f_globals.get("__name__") in _users_modules
     ]
     return places[-1] if places else None
+
+
+def _explained(run: Callable[[], Any], name: str, option: str) -> Any:
+    """Return what a function returns; raise what fails in a user's code as a UserError."""
+    try:
+        return run()
+    except UserError:
+        raise
+    except Exception as error:
+        if os_errors.explain(error):  # a full disk, or a limit: no fault of the code
+            raise
+        raise UserError(f"{option} {name}: {type(error).__name__}: {error}", MEND) from error
 
 
 def _call(function: Callable[..., Any], name: str, option: str, offered: Mapping[str, Any]) -> Any:

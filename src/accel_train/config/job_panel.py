@@ -36,7 +36,11 @@ def _like(pattern: str, otherwise: str) -> AfterValidator:
 
 
 Name = Annotated[
-    str, _like(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "must be lower-case letters, digits and dashes, such as my-run")
+    str,
+    _like(
+        r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?",
+        "must be at most 52 lower-case letters, digits and dashes, such as my-run",
+    ),
 ]
 """What every cluster takes: Kubernetes is the strictest."""
 Duration = Annotated[str, AfterValidator(_duration)]
@@ -162,6 +166,11 @@ class SageMakerJob(Config):
             )
         if self.file_system and self.checkpoints:
             raise UserError("--checkpoints has no effect with --file-system", "leave one of them out")
+        for option, value in (("--subnets", self.subnets), ("--security-groups", self.security_groups)):
+            if value and not self.file_system:
+                raise UserError(f"{option} has no effect without --file-system", "leave it out, or add --file-system")
+            if self.file_system and not value:
+                raise UserError(f"--file-system needs {option}, in which it can be reached", f"add {option}")
         return self
 
 

@@ -9,15 +9,20 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from accel_train.config.durations import NotReadError
 from accel_train.config.fields import choices_of, help_of
 from accel_train.config.suggest import VALUES, did_you_mean, suggestions
 from accel_train.errors import UserError, shown
 from accel_train.system.records import reason_of
 
 _MOST_SHOWN = 200
-_NUMBER = re.compile(r"([-+]?[\d.]+(?:e[-+]?\d+)?)\s*(%|k|x|px|(?:epoch|image|pixel|update)s?)?")
+_NUMBER = re.compile(
+    r"([-+]?[\d.]+(?:e[-+]?\d+)?)\s*(%|k|x|px|gb|gbit/s|gbps|images/s|(?:epoch|gpu|image|node|pixel|update)s?)?"
+)
 _FACTORS = {"%": 0.01, "k": 1000}
 _LEAST_PERCENT = 5
+_HUGE = 2**53
+"""The bound of every whole number: nobody means one near it."""
 
 
 def refusal(kind: type[BaseModel], failure: ErrorDetails, file: str | None) -> UserError:
@@ -35,9 +40,23 @@ def refusal(kind: type[BaseModel], failure: ErrorDetails, file: str | None) -> U
         reason = f"must be one of {', '.join(choices)}" if len(choices) > 1 else f"must be {choices[0]}"
     elif len(failure["loc"]) == 1:
         meant = [each for each in _numbers_meant(value) if _is_accepted(kind, name, each)][:1]
+    fix = _nearest(flag, failure) or f"{flag}: {help_of(kind, name)}"
+    if isinstance(error := failure.get("ctx", {}).get("error"), NotReadError):
+        meant, fix = [each for each in dict.fromkeys(error.meant) if _is_accepted(kind, name, each)][:2], error.fix
     typed = shlex.quote(value) if isinstance(given, str) else value
-    meaning = f"{flag}: {help_of(kind, name)}"
-    return UserError(f"{flag} {typed}{place}: {reason}", did_you_mean(meant, meaning))
+    return UserError(f"{flag} {typed}{place}: {reason}", did_you_mean(meant, fix))
+
+
+def _nearest(flag: str, failure: ErrorDetails) -> str | None:
+    """Return what to give in place of a number that is out of bounds; None if no number is the nearest one."""
+    bounds = failure.get("ctx", {})
+    for name, beyond, direction in (("ge", 0, "more"), ("gt", 1, "more"), ("le", 0, "less"), ("lt", -1, "less")):
+        if name in bounds and (isinstance(bounds[name], int) or not beyond):
+            nearest = bounds[name] + beyond
+            if abs(nearest) >= _HUGE:
+                return None
+            return f"use {flag} {nearest if isinstance(nearest, int) else f'{nearest:g}'} or {direction}"
+    return None
 
 
 def _numbers_meant(text: str) -> Iterator[str]:

@@ -52,6 +52,8 @@ def examine_file(file: Path, config: DoctorConfig) -> tuple[str, list[Finding]]:
         return "it is not supported", [Finding.of(_CHECK, error)]
     except (Exception, SystemExit) as error:  # of Accelerate, which raises errors of many kinds
         reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, AttributeError):  # it takes whatever the file holds for a mapping
+            reason = "it has no `key: value` pairs"
         return "it cannot be used", [
             Finding(_CHECK, f"accelerate launch refuses {file}: {reason}", "correct it, or run accelerate config again")
         ]

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from accel_train.config.doctor_options import DoctorConfig
-from accel_train.data.open import is_path
 from accel_train.distributed.accelerate_launch import asked_of_accelerate, check_unheard
 from accel_train.distributed.environment import (
     available_cores,
@@ -31,9 +30,8 @@ from accel_train.distributed.process_group import check_open_files
 from accel_train.distributed.ranks import device_name
 from accel_train.distributed.resolve import choose_backend, choose_device, choose_precision
 from accel_train.doctor.finding import Finding
-from accel_train.doctor.options import check_run
+from accel_train.doctor.options import check_data, check_run
 from accel_train.errors import UserError
-from accel_train.loggers.text import quoted
 from accel_train.run.identity import describe_cpu
 from accel_train.run.resume_point import decisive_options
 from accel_train.system.os_errors import format_bytes
@@ -100,7 +98,8 @@ def examine_process(
         devices = _Devices({}, findings=(_hangs("device", config.timeout),))
     for check, function in _CHECKS.items() if devices.versions else ():
         findings += _limited(check, partial(function, config), config.timeout)
-    findings += _limited("run", partial(_run, config, origins or {}), config.timeout)
+    refused = _limited("run", partial(_run, config, origins or {}), config.timeout)
+    findings += refused or _limited("data", partial(_data, config, origins or {}), config.timeout)
     rank = launched_rank()
     return Report(
         rank=rank,
@@ -213,14 +212,13 @@ def unused_gpu(config: DoctorConfig, folder: Path = Path("/dev")) -> Iterator[Fi
     yield Finding("unused GPU", message, "install a torch that fits the driver, or add --device cpu", fails=False)
 
 
-def _data(config: DoctorConfig) -> Iterator[Finding]:
-    if is_path(config.data) and not Path(config.data).exists():
-        message = f"--data {quoted(config.data)} does not exist here"
-        yield Finding("data", message, "mount or copy the data there, the same on all hosts")
-
-
 def _run(config: DoctorConfig, origins: Mapping[str, str]) -> Iterable[Finding]:
     check_run(config, origins)
+    return ()
+
+
+def _data(config: DoctorConfig, origins: Mapping[str, str]) -> Iterable[Finding]:
+    check_data(config, origins)
     return ()
 
 
@@ -229,7 +227,6 @@ _CHECKS: dict[str, Callable[[DoctorConfig], Iterable[Finding]]] = {
     "shared memory": shared_memory,
     "interface": _interface,
     "unused GPU": unused_gpu,
-    "data": _data,
 }
 
 

@@ -63,6 +63,16 @@ def lacks_data(data: str, origin: str) -> bool:
     return origin.startswith(ORIGIN) and kind_of_data(data)[0] == "folder" and not Path(data).exists()
 
 
+def refuse_missing_data(data: str, origin: str) -> None:
+    """Refuse data that a recipe leaves to the user, if they have not been given.
+
+    Raises:
+        UserError: they have not.
+    """
+    if lacks_data(data, origin):
+        raise UserError(f"the data of {origin} are not in the package", "add --data DIR, a folder of pictures")
+
+
 def names() -> list[str]:
     """Return the names of the recipes."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))

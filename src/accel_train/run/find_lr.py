@@ -107,13 +107,20 @@ def _rising(run: Run, wanted: FindLrConfig) -> Plan:
     there, usual = run.plan.total_updates, run.config.usual_rate.lr
     updates = wanted.updates or min(_UPDATES, there)
     if updates > there or there < FEWEST:
+        asked = f"--updates {updates}, but" if wanted.updates else f"{quantity(FEWEST, 'update')} are needed, and"
+        fewer = f", or at most --updates {there}" * (there >= FEWEST)
         raise UserError(
-            f"{quantity(updates if wanted.updates else FEWEST, 'update')} are needed, and the run makes {there:,}",
-            f"use --epochs {math.ceil((wanted.updates or _UPDATES) / run.plan.updates_per_epoch)}, or a smaller batch",
+            f"{asked} the run makes {there:,}",
+            f"use --epochs {math.ceil((wanted.updates or _UPDATES) / run.plan.updates_per_epoch)}, "
+            f"or a smaller batch{fewer}",
         )
     start, end = wanted.start_lr or usual * _LOWEST, wanted.end_lr or usual * _HIGHEST
     if start >= end:
-        raise UserError(f"the lowest rate {start:g} is not below the highest {end:g}", "give --start-lr and --end-lr")
+        if wanted.end_lr is None:
+            message = f"--start-lr {start:g} is not below {end:g}, the default of --end-lr"
+            raise UserError(message, f"add --end-lr {100 * start:g}")
+        message = f"--end-lr {end:g} is not above {start:g}, the default of --start-lr"
+        raise UserError(message, f"add --start-lr {end / 100:g}")
     factor = (end / start) ** (1 / (updates - 1))
     rising = Schedule("step", start, updates, milestones=tuple(range(1, updates)), gamma=factor)
     return replace(run.plan, learning_rate=rising)

@@ -7,7 +7,7 @@ from accel_train.config.options import FROM_RUN, TrainConfig
 from accel_train.data.open import open_data
 from accel_train.data.sources.base import DataSet, LabelsFrom
 from accel_train.errors import UserError
-from accel_train.recipes.read import lacks_data
+from accel_train.recipes.read import refuse_missing_data
 
 
 def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: bool = False) -> DataSet:
@@ -17,8 +17,7 @@ def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: 
         UserError: it cannot be opened, or a recipe leaves it to the user.
     """
     origin = given.get("data", "")
-    if lacks_data(asked.data, origin):
-        raise UserError(f"the data of {origin} are not in the package", "add --data DIR, a folder of pictures")
+    refuse_missing_data(asked.data, origin)
     try:
         return open_data(
             asked.data,

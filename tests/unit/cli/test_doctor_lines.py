@@ -74,3 +74,10 @@ def test_findings_name_rank_and_host(capsys: pytest.CaptureFixture[str]) -> None
         "2 failures, 1 warning",
         "next: mend the first failure, then start the same command again",
     ]
+
+
+def test_next_command_examines_the_same_run_on_all_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = replace(DIAGNOSIS, reports=[replace(FIRST, gpus=4)], clock_offsets=[], speeds=[], links=[])
+    print_diagnosis(alone, "accel_train", 1, ["--data", "my pictures", "--model", "resnet18"])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "next: accel_train doctor --data 'my pictures' --model resnet18 --processes 4"

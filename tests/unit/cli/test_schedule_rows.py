@@ -61,6 +61,13 @@ def test_imagenet_in_one_hour_is_explained() -> None:
     [
         ({"lr": 0.05}, "scaling", "none (because --lr was given)"),
         ({"batch_size": 256}, "peak", "0.05, the limit"),
+        ({"lr": 0.01, "warmup_from": 0.5}, "peak", "0.01"),
+        (
+            {"lr": 0.01, "warmup_from": 0.5},
+            "warmup",
+            "22 updates from 0.5 (--warmup-from), above the peak: the rate falls; above 0.05, the default limit of cnn "
+            "with sgd, it may diverge; 1 epoch (default for digits)",
+        ),
         ({"lr": 0.5}, "peak", "0.5: above 0.05, the default limit of cnn with sgd, it may diverge"),
         ({"warmup_epochs": 0}, "warmup", "none: 0 epochs (--warmup-epochs)"),
         ({"warmup_from": 0.01}, "warmup", "22 updates from 0.01 (--warmup-from); 1 epoch (default for digits)"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accel_train.config.durations import Interval, parse_duration, parse_interval
+from accel_train.config.durations import Interval, NotReadError, parse_duration, parse_interval
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,34 @@ def test_interval_is_due_at_its_multiples() -> None:
     assert not Interval(2, "epochs").is_due(update=2)
     assert not Interval(2, "updates").is_due(epoch=2)
     assert not Interval(2, "seconds").is_due(epoch=2, update=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("04:00:00", ["4h"]),  # SLURM's notation
+        ("1-12:00:00", ["1d12h"]),
+        ("1-12:30", ["1d12h30min"]),
+        ("4:00", ["4min", "4h"]),
+        ("0:00:00", []),
+        ("1.5h", ["1h30min"]),
+        ("2 hours", ["2h"]),
+        ("10 Minutes", ["10min"]),
+        ("30sec", ["30s"]),
+        ("1.3s", []),
+        ("100steps", ["100updates"]),
+        ("1 iter", ["1update"]),
+        ("2ep", ["2epochs"]),
+        ("1.5epochs", []),
+        ("90", ["90updates", "90epochs", "1h30min", "1min30s"]),
+        ("0", []),
+        ("10x", []),
+        ("", []),
+    ],
+)
+def test_other_notation_is_understood(text: str, meant: list[str]) -> None:
+    with pytest.raises(NotReadError) as refused:
+        parse_interval(text)
+    assert list(refused.value.meant) == meant
+    for each in meant:
+        parse_interval(each)

@@ -10,8 +10,12 @@ from accel_train.errors import UserError
 
 
 def test_rates_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(UserError, match=r"--start-lr 1 is not below --end-lr 0\.1"):
+    with pytest.raises(UserError, match=r"--start-lr 1 is not below --end-lr 0\.1") as refused:
         make_config(FindLrConfig, {"start_lr": 1.0, "end_lr": 0.1}, {})
+    assert refused.value.hint == "use --start-lr 0.1 --end-lr 1"
+    with pytest.raises(UserError) as refused:
+        make_config(FindLrConfig, {"start_lr": 0.1, "end_lr": 0.1}, {})
+    assert refused.value.hint == "use --end-lr 10"
 
 
 def test_few_updates_are_refused() -> None:

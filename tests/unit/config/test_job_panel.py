@@ -24,7 +24,11 @@ def test_slurm_has_a_task_per_gpu() -> None:
 @pytest.mark.parametrize(
     ("kind", "values", "problem"),
     [
-        (SlurmJob, {"job_name": "My run"}, "--job-name 'My run': must be lower-case letters, digits and dashes"),
+        (
+            SlurmJob,
+            {"job_name": "My run"},
+            "--job-name 'My run': must be at most 52 lower-case letters",
+        ),
         (SlurmJob, {"partition": "a\n#SBATCH --nodes=9"}, "must be letters, digits and any of"),
         (SlurmJob, {"account": "a b"}, "must be letters, digits and any of"),
         (SlurmJob, {"mem": "64 GB"}, "must be a whole number and K, M, G or T"),
@@ -39,6 +43,12 @@ def test_slurm_has_a_task_per_gpu() -> None:
         (SageMakerJob, {**SAGEMAKER, "checkpoints": None}, "without --checkpoints the run folder is lost"),
         (SageMakerJob, {**SAGEMAKER, "nodes": 2}, "--nodes 2: instances need a file system"),
         (SageMakerJob, {**SAGEMAKER, "file_system": "EFS://fs-1/a"}, "--checkpoints has no effect with --file-system"),
+        (SageMakerJob, {**SAGEMAKER, "subnets": "subnet-1"}, "--subnets has no effect without --file-system"),
+        (SageMakerJob, {**SAGEMAKER, "security_groups": "sg-1"}, "--security-groups has no effect without"),
+        (
+            *(SageMakerJob, {**SAGEMAKER, "checkpoints": None, "file_system": "EFS://fs-1/a", "subnets": "subnet-1"}),
+            "--file-system needs --security-groups, in which it can be reached",
+        ),
         (SageMakerJob, {**SAGEMAKER, "file_system": "nfs://a"}, "must be EFS://ID/PATH or FSxLustre://ID/PATH"),
         (HuggingFaceJob, {**HF, "bucket": "runs"}, "must be OWNER/NAME"),
         (HuggingFaceJob, {**HF, "time": "3min"}, "must be 4min at least"),

@@ -112,3 +112,12 @@ def test_file_of_the_wizard_is_found_if_it_exists(monkeypatch: pytest.MonkeyPatc
     assert default_file() is None
     file.touch()
     assert default_file() == file
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "- a\n- b\n"])
+def test_file_without_values_is_refused_in_plain_words(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "launch.yaml"
+    file.write_text(text, encoding="utf-8")
+    line, (finding,) = examine_file(file, DoctorConfig())
+    assert line == "it cannot be used"
+    assert finding.message == f"accelerate launch refuses {file}: it has no `key: value` pairs"

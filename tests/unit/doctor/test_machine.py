@@ -88,6 +88,7 @@ def test_process_reports_itself_and_missing_data(tmp_path: Path) -> None:
 
 
 def test_data_that_are_there_are_not_found(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
     assert examine_process(DoctorConfig(data=str(tmp_path), device="cpu")).findings == ()
     assert examine_process(DoctorConfig(data="digits", device="cpu")).findings == ()
 
@@ -116,8 +117,17 @@ def test_check_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(_: DoctorConfig) -> Iterable[Finding]:
         raise TimeoutError
 
-    checks: dict[str, Callable[[DoctorConfig], Iterable[Finding]]] = {"data": hang}
+    checks: dict[str, Callable[[DoctorConfig], Iterable[Finding]]] = {"open files": hang}
     monkeypatch.setattr(machine, "_CHECKS", checks)
+    (one,) = examine_process(DoctorConfig(device="cpu", timeout=9)).findings
+    assert (one.check, one.message) == ("open files", "this check has not ended within 9 s")
+
+
+def test_function_for_data_that_does_not_return_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(machine, "check_data", hang)
     (one,) = examine_process(DoctorConfig(device="cpu", timeout=9)).findings
     assert (one.check, one.message) == ("data", "this check has not ended within 9 s")
 
