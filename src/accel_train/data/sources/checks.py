@@ -83,7 +83,8 @@ def wrong_images(images: Any, axes: str) -> tuple[str, str] | None:
         "give uint8 from 0 to 255, or floats that are normalised": (
             images.dtype != torch.uint8 and not images.is_floating_point()
         ),
-        "give a dense tensor with data": images.layout is not torch.strided or images.is_meta,
+        f"give a dense tensor with data, not {images.layout} on {images.device}": images.layout is not torch.strided
+        or images.is_meta,
         "give images that have pixels": 0 in images.shape,
         f"give {axes}, such as image.permute(2, 0, 1): the channels are last": _is_channels_last(*images.shape[-3:]),
     }

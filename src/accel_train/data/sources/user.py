@@ -162,7 +162,9 @@ def open_function(request: Request) -> DataSet:
     with download_lock(request.download_folder) if request.download else nullcontext():  # the function may download
         returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
     if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
-        found = f"a {type(returned).__name__}" + f" of {len(returned)}" * isinstance(returned, tuple | list)
+        found = f"a {type(returned).__name__}"
+        if isinstance(returned, tuple | list):
+            found += f" of {len(returned)}"
         raise UserError(
             f"--data {request.name} did not return a pair, but {found}", "return (training data, validation data)"
         )

@@ -47,6 +47,7 @@ class Items:
 
 def items(): return Items(6), Items(3)
 def one(): return Items(6)
+def number(): return 3
 def as_list(): return [Items(6), Items(3)]
 def four(): return Items(6), Items(3), Items(3), Items(3)
 def made(images, labels, classes=("x", "y")): return MemorySource(classes, images, labels)
@@ -349,6 +350,7 @@ def test_counts_that_cannot_be_right_are_an_error(counts: Any, found: str) -> No
     ("function", "message"),
     [
         ("one", "did not return a pair, but a Items"),
+        ("number", "did not return a pair, but a int"),
         ("four", "did not return a pair, but a tuple of 4"),
         ("bare_lists", "training data is a list without classes or without length"),
         ("unreadable", "training data is a Unreadable that cannot be read"),
