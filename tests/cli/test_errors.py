@@ -489,6 +489,8 @@ def broken(classes): raise ValueError("boom")
 class Net(nn.Linear):
     def __init__(self, classes): super().__init__(64, classes)
     def forward(self, images): raise ValueError("boom")
+def too_many(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 70))
+def too_narrow(classes): return nn.Sequential(nn.Flatten(), nn.Linear(63, classes))
 """
 
 
@@ -508,6 +510,22 @@ def test_error_in_a_users_model_is_told_to_be_there(run: Runner, processes: int)
         f"hint: {hint}",
     ]
     assert when_called.err.count("boom") == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        ("too_many", "the model returns torch.float32 of 64 × 70 for 64 images and 10 classes"),
+        ("too_narrow", "--model nets:too_narrow, in Linear: RuntimeError: "),
+    ],
+)
+def test_users_model_for_other_classes_or_images_is_rejected(run: Runner, function: str, problem: str) -> None:
+    (run.folder / "nets.py").write_text(USERS_MODELS)
+    ended = run("train", "--model", f"nets:{function}", "--device", "cpu", "--batch-size", "64")
+    assert ended.code == 2
+    error, hint = ended.err.splitlines()[-2:]
+    assert error.startswith(f"error: {problem}")
+    assert hint.startswith("hint: ")
 
 
 def test_several_processes_report_an_unreadable_picture_once(run: Runner) -> None:

@@ -10,6 +10,7 @@ from accel_train.config.fields import (
     Config,
     Everyday,
     FreeOnResume,
+    Name,
     Placement,
     PositiveInt,
     UserName,
@@ -34,7 +35,7 @@ class Data(Config):
     labels: UserPath | None = None
     """CSV or Parquet file with the label of each picture of --data DIR: columns file, label and perhaps split. Default:
     the folders of the pictures are their labels."""
-    label_column: str | None = None
+    label_column: Name | None = None
     """Column of the labels, in the file of --labels or a data set of hf:NAME. Default: label."""
     val_fraction: Annotated[float | None, Field(gt=0, lt=1)] = None
     """Fraction held out for validation, of data without splits. Default: 0.2."""

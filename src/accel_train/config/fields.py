@@ -62,6 +62,8 @@ UserPath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(expand
 """A path in which ~ is the home folder."""
 Plot = Annotated[UserPath, AfterValidator(_refuse_unwritable_plot)]
 """Value of ``--png``: a PNG file that can be written."""
+Name = Annotated[str, BeforeValidator(_refuse_empty)]
+"""A name that is given to us as it is."""
 UserName = Annotated[str, BeforeValidator(_refuse_empty), AfterValidator(_user_name)]
 """A name, or a path in which ~ is the home folder."""
 

@@ -22,6 +22,8 @@ MEND = "mend your code; accel_train --debug … prints the traceback"
 """Hint for an error in a user's code."""
 _users_modules: set[str] = set()
 """Modules that functions were imported from."""
+_users_models: set[str] = set()
+"""Functions that were called for a model."""
 _CONFIG = "config.yaml"
 _BESIDE = ("data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
 """By these files, next to its config, the folder of a run is recognized; projects have other config.json files."""
@@ -110,7 +112,17 @@ def failed_in(error: Exception) -> str | None:
         for frame, line in walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__") in _users_modules
     ]
-    return places[-1] if places else None
+    return places[-1] if places else _failed_layer(error)
+
+
+def _failed_layer(error: Exception) -> str | None:
+    """Return the layer of a user's model in which an error was raised: its code may all be torch's own."""
+    layers = [
+        type(frame.f_locals.get("self")).__name__
+        for frame, _ in walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "_call_impl" and frame.f_globals.get("__name__") == "torch.nn.modules.module"
+    ]
+    return f"--model {', '.join(_users_models)}, in {layers[-1]}" if layers and _users_models else None
 
 
 def _explained(run: Callable[[], Any], name: str, option: str) -> Any:
@@ -160,6 +172,8 @@ def _import_function(name: str, option: str) -> Callable[..., Any]:
     if not callable(function):
         raise UserError(f"{option} {name} is not a function", f"define `def {attribute}(…)` in {module}")
     _users_modules.add(module)
+    if option == "--model":
+        _users_models.add(name)
     called: Callable[..., Any] = function
     return called
 

@@ -16,6 +16,7 @@ from accel_train.config.fields import (
     Device,
     Everyday,
     FreeOnResume,
+    Name,
     OptimizerName,
     Placement,
     PositiveInt,
@@ -95,7 +96,7 @@ class Evaluation(Config):
     """Split to evaluate: val, or test if the data have one."""
     labels: UserPath | None = None
     """File with the labels of the pictures of --data DIR, as for train. Default: their folders are their labels."""
-    label_column: str | None = None
+    label_column: Name | None = None
     """Column of the labels, as for train."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from accel_train.errors import UserError
@@ -115,9 +116,23 @@ def _check(place: str, live: Mapping[str, Tensor], stored: Mapping[str, Any], ex
             raise UserError(f"{place} has no {name} ({_shape(tensor)} in the model)", hint)
         if not isinstance(stored[name], Tensor) or stored[name].shape != tensor.shape:
             raise UserError(f"{name} is {_shape(stored[name])} in {place}, but {_shape(tensor)} in the model", hint)
+        _check_numbers(name, stored[name], tensor, place)
     for name in stored:
         if name not in live:
             raise UserError(f"{place} has {name} ({_shape(stored[name])}), which is not in the model", hint)
+
+
+def _check_numbers(name: str, stored: Tensor, live: Tensor, place: str) -> None:
+    """Refuse numbers that a copy would turn into others, such as quantized ones, or that it cannot copy."""
+    if stored.is_meta or stored.layout is not torch.strided:
+        raise UserError(
+            f"{name} is {stored.layout} on {stored.device} in {place}", "save dense tensors that have data, on the CPU"
+        )
+    if stored.is_complex() or stored.is_floating_point() != live.is_floating_point():
+        raise UserError(
+            f"{name} is {stored.dtype} in {place}, but {live.dtype} in the model",
+            "save the weights as floats, before they are quantized",
+        )
 
 
 def _shape(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from accel_train.errors import UserError
+from accel_train.errors import UserError, shown
 from accel_train.loggers.text import quoted
 from accel_train.models import weights_file
 from accel_train.system.regular_files import open_regular
@@ -44,7 +44,12 @@ def read_tensors(file: Path, *, needs_checksum: bool = False) -> Mapping[str, An
             "save only a model's state_dict, preferably as .safetensors; other pickles could run any code",
         ) from None
     nested = (content[name] for name in _NESTED if isinstance(content.get(name), Mapping))
-    return next(nested, content)
+    tensors = next(nested, content)
+    if strange := [name for name in tensors if not isinstance(name, str)]:
+        raise UserError(
+            f"the weights in {file} have the name {shown(strange[0])}, which is no text", "save a model's state_dict"
+        )
+    return tensors
 
 
 def _read_safetensors(file: Path) -> Mapping[str, Any]:

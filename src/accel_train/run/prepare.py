@@ -90,7 +90,7 @@ def prepare(
     tuning: FineTuning,
 ) -> Training:
     """Collective: prepare model, optimizer and loaders, and return the parts of the loop."""
-    accelerator, strategy = processes.accelerator, processes.strategy
+    accelerator, strategy, classes = processes.accelerator, processes.strategy, len(data.train.classes)
     random_numbers = RandomNumbers(config.seed, [] if config.compile else built.drawing_blocks())
     module = built.module.to(processes.dtype).to(memory_format=torch.channels_last)
     tuning.freezing.exclude(module)
@@ -100,7 +100,7 @@ def prepare(
     train, val, sampler = _loaders(config, plan, data, built, processes)
     model, optimizer, train, val = strategy.prepare(accelerator, module, optimizer, train, val)
     plain = strategy.plain_model(accelerator, model)
-    loss = Loss(config.label_smoothing, class_weights(config, data.train, processes.device, processes.dtype))
+    loss = Loss(config.label_smoothing, class_weights(config, data.train, processes.device, processes.dtype), classes)
     parts = {"random_numbers": random_numbers, "loss": loss, "tick": watchdog.tick}
     updater = _updater(config, plan, processes, model, optimizer, tuning.freezing, **parts)
     transform = no_images if processes.rank % plan.stages else _transform(config, data, built, processes)
@@ -111,7 +111,7 @@ def prepare(
         plan=plan,
         batches=TrainBatches(train, sampler, transform, plan.batch_size, mixing, updater.own, plan.accumulate),
         updater=updater,
-        validation=Validation(accelerator, model, val, transform, len(data.train.classes), updater.ema),
+        validation=Validation(accelerator, model, val, transform, classes, updater.ema),
         nonfinite=NonfiniteCheck(plain, strategy, processes.group, updater.epoch_sums, plan, per_update, hint=diverged),
         early_stopping=EarlyStopping(config.target_accuracy, config.patience),
         rank_report=_rank_report(config, plain, processes),

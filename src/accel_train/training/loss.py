@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from accel_train.errors import UserError
+from accel_train.loggers.text import quantity
 
 _AUXILIARY_WEIGHT = {
     "GoogLeNetOutputs": 0.3,  # Szegedy et al. 2015, §5
@@ -35,10 +36,14 @@ class Loss:
     label_smoothing: float = 0.0
     class_weights_K: Tensor | None = None
     """The factor of an image's loss by its label."""
+    classes: int | None = None
+    """If given, the logits of a model in training are checked."""
 
     def __call__(self, outputs: Any, targets: Targets) -> tuple[Tensor, Tensor]:
         """Return the mean loss over a micro-batch, and its logits_BK."""
         logits_BK, auxiliary, weight = split_outputs(outputs)
+        if self.classes is not None:
+            _check_logits(logits_BK, len(targets.labels_B), self.classes)
         loss = self._of_head(logits_BK, targets)
         for head_BK in auxiliary:
             loss = loss + weight * self._of_head(head_BK, targets)
@@ -56,6 +61,25 @@ class Loss:
             return functional.cross_entropy(logits_BK, labels_B, label_smoothing=self.label_smoothing)
         losses_B = functional.cross_entropy(logits_BK, labels_B, label_smoothing=self.label_smoothing, reduction="none")
         return (losses_B * self.class_weights_K[labels_B]).mean()
+
+
+def _check_logits(logits_BK: Tensor, images: int, classes: int) -> None:
+    """Refuse outputs of a model that a loss would take for other classes, or that do not train it.
+
+    Raises:
+        UserError: they are no logits of these images and classes, or do not depend on weights that train.
+    """
+    if logits_BK.shape != (images, classes) or not logits_BK.is_floating_point():
+        given = " × ".join(map(str, logits_BK.shape)) or "one number"
+        raise UserError(
+            f"the model returns {logits_BK.dtype} of {given} for {quantity(images, 'image')} and {classes:,} classes",
+            f"return logits of images × classes: {images} × {classes}",
+        )
+    if not logits_BK.requires_grad:
+        raise UserError(
+            "the logits of the model do not depend on weights that train",
+            "leave out detach() and no_grad() in its forward pass",
+        )
 
 
 def split_outputs(outputs: Any) -> tuple[Tensor, list[Tensor], float]:

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from accel_train.checkpoints import run_folder
 from accel_train.config import import_string
@@ -18,6 +20,8 @@ from accel_train.config.import_string import (
 from accel_train.errors import UserError
 
 MODULE = """
+from torch import nn
+def narrow(classes): return nn.Sequential(nn.Flatten(), nn.Linear(3, classes))
 def some(classes): return ("some", classes)
 def all_of_it(**given): return given
 def defaults(classes, depth=3): return (classes, depth)
@@ -35,6 +39,7 @@ class Net:
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write mine/nets.py to the current directory, which is not in sys.path yet."""
+    monkeypatch.setattr(import_string, "_users_models", set())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/nets.py").write_text(MODULE)
     (tmp_path / "mine/needs.py").write_text("import no_such_package_anywhere")
@@ -114,6 +119,17 @@ def test_place_of_a_later_error_in_users_code_is_found() -> None:
     with pytest.raises(ZeroDivisionError) as elsewhere:
         _ = 1 / 0
     assert failed_in(elsewhere.value) is None
+
+
+def test_layer_of_a_users_model_that_fails_in_torch_is_named() -> None:
+    images_BD = torch.zeros(2, 4)
+    with pytest.raises(RuntimeError) as caught:
+        nn.Sequential(nn.Flatten(), nn.Linear(3, 2))(images_BD)
+    assert failed_in(caught.value) is None  # of a model of ours
+    net = call_function("mine.nets:narrow", "--model", classes=2)
+    with pytest.raises(RuntimeError) as caught:
+        net(images_BD)
+    assert failed_in(caught.value) == "--model mine.nets:narrow, in Linear"
 
 
 @pytest.mark.parametrize(

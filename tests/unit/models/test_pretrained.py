@@ -243,3 +243,27 @@ def test_pickled_code_never_runs(kind: str, tmp_path: Path) -> None:
     with suppress(RuntimeError):
         torch.load(file, weights_only=False)  # the trap is a real one
     assert sprung.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda tensor: tensor.to(torch.int8), "5.bias is torch.int8 in {file}, but torch.float32 in the model"),
+        (lambda tensor: tensor.to(torch.cfloat), "5.bias is torch.complex64 in {file}, but torch.float32 in the model"),
+        (lambda tensor: tensor.to("meta"), "5.bias is torch.strided on meta in {file}"),
+    ],
+)
+def test_numbers_that_a_copy_would_change_are_rejected(
+    tmp_path: Path, change: Callable[[Tensor], Tensor], found: str
+) -> None:
+    module, file = build("mlp", 5), tmp_path / "weights.pt"
+    torch.save({name: change(tensor) if name == "5.bias" else tensor for name, tensor in copies(module).items()}, file)
+    with pytest.raises(UserError) as caught:
+        load_initial(module, weights_in(file), 32)
+    assert caught.value.message == found.format(file=file)
+
+
+def test_names_that_are_no_texts_are_rejected(tmp_path: Path) -> None:
+    torch.save({3: torch.zeros(2)}, tmp_path / "weights.pt")
+    with pytest.raises(UserError, match="have the name 3, which is no text"):
+        load_initial(build("mlp", 5), weights_in(tmp_path / "weights.pt"), 32)

@@ -11,6 +11,7 @@ from torch import nn
 from accel_train.errors import UserError
 
 NETS = """
+import torch
 from torch import nn
 
 def some(num_classes, image_size):
@@ -20,7 +21,7 @@ def by_name(*, classes, in_channels, depth=3):
     return nn.Linear(in_channels, classes * depth)
 
 def all_of_them(**offered):
-    net = nn.Identity()
+    net = nn.Linear(1, 1)
     net.offered = offered
     return net
 
@@ -29,6 +30,18 @@ def synced(classes):
 
 def nothing(classes):
     return None
+
+def lazy(classes):
+    return nn.LazyLinear(classes)
+
+def without_data(classes):
+    return nn.Linear(4, classes, device="meta")
+
+def of_complex_numbers(classes):
+    return nn.Linear(4, classes, dtype=torch.cfloat)
+
+def frozen(classes):
+    return nn.Linear(4, classes).requires_grad_(False)
 """
 
 
@@ -72,10 +85,14 @@ def test_function_receives_the_given_image_size(nets: str) -> None:
     [
         ("{nets}:nothing", "returned NoneType"),
         ("{nets}:synced", r"contains SyncBatchNorm \(1\)"),
+        ("{nets}:lazy", "{nets}:lazy: weight has no size yet: its layer is lazy"),
+        ("{nets}:without_data", "{nets}:without_data: weight is on the device meta, without data"),
+        ("{nets}:of_complex_numbers", "{nets}:of_complex_numbers: weight is torch.complex64"),
+        ("{nets}:frozen", "returned a model without weights to train"),
         ("{nets}:absent", "absent"),
         ("no_such_module_here:build", "No module named 'no_such_module_here'"),
     ],
 )
 def test_function_is_rejected_with_the_reason(nets: str, name: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message.format(nets=nets)):
         build(name.format(nets=nets))

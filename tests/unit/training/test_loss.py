@@ -97,3 +97,19 @@ def test_weights_and_mixed_labels_apply_to_auxiliary_heads() -> None:
     loss = Loss(0.1, torch.tensor([2.0, 1.0]))
     found, _ = loss(InceptionOutputs(MAIN, FIRST), targets)
     torch.testing.assert_close(found, loss(MAIN, targets)[0] + 0.4 * loss(FIRST, targets)[0])
+
+
+@pytest.mark.parametrize(
+    ("logits_BK", "problem"),
+    [
+        (torch.zeros(2, 7, requires_grad=True), "the model returns torch.float32 of 2 × 7 for 2 images and 3 classes"),
+        (torch.zeros(2, 2, requires_grad=True), "the model returns torch.float32 of 2 × 2 for 2 images and 3 classes"),
+        (torch.zeros(2, 1, 3, requires_grad=True), "torch.float32 of 2 × 1 × 3"),
+        (torch.zeros((), requires_grad=True), "torch.float32 of one number"),
+        (torch.zeros(2, 3, dtype=torch.bool), "torch.bool of 2 × 3"),
+        (torch.zeros(2, 3), "the logits of the model do not depend on weights that train"),
+    ],
+)
+def test_outputs_that_are_no_logits_of_these_classes_are_rejected(logits_BK: Tensor, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        Loss(classes=3)(logits_BK, Targets(torch.tensor([0, 1])))

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from accel_train.data.images.view import View as View  # noqa: PLC0414 - exports it
-from accel_train.errors import UserError
+from accel_train.data.sources.checks import wrong_images
+from accel_train.errors import LocalError, UserError
 from accel_train.loggers.text import quantity
 from accel_train.models.base import Interpolation
 
@@ -91,6 +92,8 @@ def spread(source: Source, count: int | None) -> Source:
 
 def label_problem(labels_B: Tensor, ids: Ids, classes: int) -> str | None:
     """Return what is wrong with the labels of these images, or None."""
+    if not isinstance(labels_B, Tensor):
+        return f"the labels of {quantity(len(ids), 'image')} are a {type(labels_B).__name__}, not a tensor of int64"
     if labels_B.shape != (len(ids),) or labels_B.dtype != torch.int64:
         shape = tuple(labels_B.shape)
         return f"the labels of {quantity(len(ids), 'image')} are {labels_B.dtype} of shape {shape}, not int64"
@@ -101,6 +104,31 @@ def label_problem(labels_B: Tensor, ids: Ids, classes: int) -> str | None:
     return f"image {as_list(ids)[first]} has the label {int(labels_B[first])}, but labels go from 0 to {classes - 1}"
 
 
+def read_batch(source: Source, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
+    """Read images_BCHW and labels_B of a source that may be a user's, and check them.
+
+    Raises:
+        LocalError: they are not what a source must return.
+    """
+    read = source.read(ids, keys, view)
+    pair = tuple(read) if isinstance(read, tuple | list) else ()
+    if len(pair) != 2:
+        what = f"{len(pair)} values" if pair else f"a {type(read).__name__}"
+        raise LocalError(f"`read` returned {what}", "return the images and the labels of the ids")
+    images_BCHW, labels_B = pair
+    if wrong := wrong_images(images_BCHW, "B × C × H × W"):
+        raise LocalError(f"the images of `read` are {wrong[0]}", wrong[1])
+    if images_BCHW.shape[:2] != (len(ids), source.shape[0]):
+        found, shape = " × ".join(map(str, images_BCHW.shape)), " × ".join(map(str, source.shape))
+        raise LocalError(
+            f"`read` returned images of {found} for {quantity(len(ids), 'id')} of images of {shape}",
+            "return one image for each id, and its number of channels in `shape`",
+        )
+    if problem := label_problem(labels_B, ids, len(source.classes)):
+        raise LocalError(problem, LABELS_HINT)
+    return images_BCHW, labels_B
+
+
 def pixel_statistics(source: Source) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and standard deviation of each channel, as fractions of full white.
 
@@ -109,12 +137,10 @@ def pixel_statistics(source: Source) -> tuple[tuple[float, ...], tuple[float, ..
     Raises:
         UserError: a label is not the index of a class.
     """
-    sample = spread(source, 4096)
+    count = min(len(source), 4096)
+    ids = np.arange(count) * len(source) // count
     view = View(size=max(source.shape[1:]), random_crop=False)
-    images_BCHW, labels_B = sample.read(range(len(sample)), None, view)
-    ids = sample.ids if isinstance(sample, Subset) else range(len(sample))
-    if problem := label_problem(labels_B, ids, len(source.classes)):
-        raise UserError(problem, LABELS_HINT)
+    images_BCHW = read_batch(source, ids, None, view)[0]
     if images_BCHW.is_floating_point():
         channels = images_BCHW.shape[1]
         return (0.0,) * channels, (1.0,) * channels

@@ -181,6 +181,8 @@ def _load(name: str) -> Any:
         if not is_hub_name(name):
             return datasets.load_from_disk(name)
         path, _, configuration = name.removeprefix(HUB).partition(":")
+        if not path.strip():
+            raise ValueError("the name of the data set is missing")
         huggingface_hub.logging.set_verbosity_error()  # it reports each of its tries
         return datasets.load_dataset(path, configuration or None)
     except Exception as error:  # of the network, the cache, the library or its parsers

@@ -100,7 +100,8 @@ class LabelledPictures:
             first = min(missing)
             files = quantity(len(missing), "picture that does not exist", "pictures that do not exist")
             raise UserError(
-                f"{self.labels.path} lists {files}, the first in {self.labels.place(first)}: {self.paths[first]}",
+                f"{self.labels.path} lists {files}, the first in {self.labels.place(first)}: "
+                f"{quoted(self.paths[first])}",
                 _where(self.root, self.paths[first]),
             )
         return np.array(list(sizes.values()), np.int64)

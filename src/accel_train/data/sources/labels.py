@@ -15,7 +15,7 @@ from accel_train.data.sources.base import LABELS_HINT, Ids, Source, Subset, View
 from accel_train.data.sources.encoded_images import TableSource
 from accel_train.data.sources.memory import MemorySource
 from accel_train.data.sources.picture_files import FolderSource
-from accel_train.errors import UserError
+from accel_train.errors import UserError, shown
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ def labels_of(source: Source) -> NDArray[np.int64] | None:
     given = getattr(source, "labels", None)
     if given is None:
         return None
-    labels_N = np.asarray(given)
+    try:
+        labels_N = np.asarray(given)
+    except ValueError:  # lists of different lengths
+        raise UserError(f"the labels are {shown(given)}", LABELS_HINT) from None
     if labels_N.dtype.kind in "iu":
         labels_N = labels_N.astype(np.int64)
         problem = label_problem(torch.from_numpy(labels_N), range(len(source)), len(source.classes))

@@ -20,6 +20,7 @@ from accel_train.data.sources.base import (
     label_problem,
     pixel_statistics,
 )
+from accel_train.data.sources.checks import wrong_images
 from accel_train.distributed.replica_check import fingerprint
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
@@ -84,7 +85,12 @@ def check_memory(source: MemorySource, split: str) -> None:
     Raises:
         UserError: it has none, or that of no class.
     """
-    if source.images_NCHW.ndim != 4 or len(source.images_NCHW) != len(source.labels_N):
+    if not isinstance(source.labels_N, Tensor):
+        raise UserError(f"{split} has labels that are a {type(source.labels_N).__name__}", "give a tensor of int64")
+    wrong = wrong_images(source.images_NCHW, "N × C × H × W")
+    if wrong and not (isinstance(source.images_NCHW, Tensor) and source.images_NCHW.ndim != 4):
+        raise UserError(f"{split} has images that are {wrong[0]}", wrong[1])
+    if wrong or len(source.images_NCHW) != len(source.labels_N):
         shape = " × ".join(map(str, source.images_NCHW.shape))
         raise UserError(
             f"{split} has images of shape {shape} and {quantity(len(source.labels_N), 'label')}",

@@ -3,13 +3,15 @@
 Shape suffixes: B images, C channels, H height, W width.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset
 
 from accel_train.config.import_string import MEND, call_function
 from accel_train.data.sources.base import (
@@ -22,11 +24,18 @@ from accel_train.data.sources.base import (
     as_list,
     download_lock,
     pixel_statistics,
+    read_batch,
 )
+from accel_train.data.sources.checks import check_length, check_shape, class_names, other_classes, wrong_images
 from accel_train.data.sources.memory import MemorySource, check_memory
-from accel_train.errors import LocalError, UserError
+from accel_train.errors import LocalError, UserError, shown
+from accel_train.loggers.text import quantity
 from accel_train.rng import seed_libraries
 
+if TYPE_CHECKING:
+    from PIL import Image
+
+T = TypeVar("T")
 _SPLITS = ("training data", "validation data", "test data")
 
 
@@ -39,14 +48,26 @@ class ItemSource:
 
     classes: tuple[str, ...]
     items: Any
+    name: str = ""
+    """What it is, for messages."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        channels, height, width = self._item(0)[0].shape
+        channels, height, width = self._first.shape
         return channels, height, width
 
     def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        """Asked for once: a data set that grows keeps its order."""
         return len(self.items)
+
+    @cached_property
+    def _first(self) -> Tensor:
+        """Image 0; all others have its shape and type."""
+        return self._item(0)[0]
 
     @property
     def counts(self) -> Any:
@@ -71,11 +92,9 @@ class ItemSource:
             items.append(self._item(image_id))
         images, labels = zip(*items, strict=True)
         for image_id, image in zip(as_list(ids), images, strict=True):
-            if image.shape != images[0].shape or image.dtype != images[0].dtype:
-                was, found = (f"{each.dtype} of {' × '.join(map(str, each.shape))}" for each in (images[0], image))
-                raise LocalError(
-                    f"image {image_id} is {found}, image {ids[0]} is {was}", "give all images one shape and one type"
-                )
+            if image.shape != self._first.shape or image.dtype != self._first.dtype:
+                was, found = (f"{each.dtype} of {' × '.join(map(str, each.shape))}" for each in (self._first, image))
+                raise self._error(f"image {image_id} is {found}, image 0 is {was}", "give all one shape and one type")
         return torch.stack(images), torch.tensor(labels)
 
     def _item(self, image_id: int) -> tuple[Tensor, int]:
@@ -84,19 +103,54 @@ class ItemSource:
         except UserError:
             raise
         except Exception as error:
-            raise LocalError(f"image {image_id}: {type(error).__name__}: {error}", MEND) from error
+            raise self._error(f"image {image_id}: {type(error).__name__}: {error}", MEND) from error
         if not isinstance(image, Tensor):
-            from torchvision.transforms.functional import pil_to_tensor
-
-            with suppress(TypeError):  # it is no PIL image
-                image = pil_to_tensor(image)
-        if not isinstance(image, Tensor) or image.ndim != 3:
-            kind = f"a tensor of {tuple(image.shape)}" if isinstance(image, Tensor) else f"a {type(image).__name__}"
-            raise LocalError(f"image {image_id} is {kind}", "return a PIL image, or a tensor of C × H × W")
+            image = self._pixels(image, image_id)
+        if wrong := wrong_images(image, "C × H × W"):
+            raise self._error(f"image {image_id} is {wrong[0]}", wrong[1])
         with suppress(TypeError, ValueError, RuntimeError):
             if int(label) == label:
-                return image, int(label)
-        raise LocalError(f"image {image_id} has the label {label!r}, which is no whole number", LABELS_HINT)
+                return image, self._checked(int(label), image_id)
+        raise self._error(f"image {image_id} has the label {shown(label)}, which is no whole number", LABELS_HINT)
+
+    def _pixels(self, image: Any, image_id: int) -> Tensor:
+        """Return a PIL image as a tensor; palettes and other sample formats than bytes become bytes, as in files."""
+        from PIL import Image
+        from torchvision.transforms.functional import pil_to_tensor
+
+        if not isinstance(image, Image.Image):
+            hint = "return a PIL image, or a tensor of C × H × W, such as torch.from_numpy(array).permute(2, 0, 1)"
+            raise self._error(f"image {image_id} is a {type(image).__name__}", hint)
+        try:
+            pixels_CHW: Tensor = pil_to_tensor(_in_bytes(image))
+        except Exception as error:  # its file is read now: Pillow's plugins raise any type
+            raise self._error(f"image {image_id}: {error}", "repair or convert it") from error
+        return pixels_CHW
+
+    def _checked(self, label: int, image_id: int) -> int:
+        if 0 <= label < len(self.classes):
+            return label
+        raise self._error(
+            f"image {image_id} has the label {label}, but labels go from 0 to {len(self.classes) - 1}", LABELS_HINT
+        )
+
+    def _error(self, message: str, hint: str) -> LocalError:
+        return LocalError(f"{self.name}: {message}" if self.name else message, hint)
+
+
+def _in_bytes(image: "Image.Image") -> "Image.Image":
+    """Return a PIL image whose samples are bytes: with a palette they would be numbers of colours."""
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode in ("P", "PA"):
+        from accel_train.data.images.samples import as_rgb
+
+        return as_rgb(image)
+    if image.mode == "F" or image.mode.startswith("I"):
+        from accel_train.data.images.samples import as_rgb
+
+        return as_rgb(image).convert("L")
+    return image
 
 
 def open_function(request: Request) -> DataSet:
@@ -107,21 +161,57 @@ def open_function(request: Request) -> DataSet:
     """
     with download_lock(request.download_folder) if request.download else nullcontext():  # the function may download
         returned = call_function(request.name, "--data", data_dir=request.directory, seed=request.seed)
-    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
-        raise UserError(f"--data {request.name} did not return a pair", "return (training data, validation data)")
+    if not isinstance(returned, tuple | list) or len(returned) not in (2, 3):
+        found = f"a {type(returned).__name__}"
+        if isinstance(returned, tuple | list):
+            found += f" of {len(returned)}"
+        raise UserError(
+            f"--data {request.name} did not return a pair, but {found}", "return (training data, validation data)"
+        )
     named = zip(returned, _SPLITS, strict=False)
     train, *others = (_as_source(data, f"--data {request.name}: {split}") for data, split in named)
+    mean, std = _named(f"--data {request.name}: {_SPLITS[0]}", partial(pixel_statistics, train))
     for split, source in zip(_SPLITS[1:], others, strict=False):
-        if tuple(train.classes) != tuple(source.classes):
-            raise UserError(
-                f"--data {request.name}: training and {split} have different classes", "give both the same `classes`"
-            )
+        _check_alike(train, source, f"--data {request.name}", split)
     test = others[1] if len(others) > 1 else None
-    return DataSet("module", f"from {request.name}", train, others[0], *pixel_statistics(train), test=test)
+    return DataSet("module", f"from {request.name}", train, others[0], mean, std, test=test)
+
+
+def _named(name: str, function: Callable[[], T]) -> T:
+    """Call a function whose errors tell the image, and name the split in them."""
+    try:
+        return function()
+    except UserError as error:
+        if error.message.startswith("--data"):
+            raise
+        raise type(error)(f"{name}: {error.message}", error.hint) from error
+
+
+def _check_alike(train: Source, other: Source, option: str, split: str) -> None:
+    """Check that another split has the classes of the training data, and images of their kind.
+
+    Raises:
+        UserError: it has not.
+    """
+    if tuple(train.classes) != tuple(other.classes):
+        differ = other_classes(tuple(train.classes), tuple(other.classes))
+        raise UserError(
+            f"{option}: training and {split} have different classes: {differ}", "give both the same `classes`"
+        )
+    kinds = []
+    for source, name in ((train, _SPLITS[0]), (other, split)):
+        view = View(size=max(source.shape[1:]), random_crop=False)
+        image_CHW = _named(f"{option}: {name}", partial(read_batch, source, [0], None, view))[0][0]
+        kinds.append(f"{image_CHW.dtype} of {quantity(len(image_CHW), 'channel')}")
+    if kinds[0] != kinds[1]:
+        raise UserError(
+            f"{option}: the training images are {kinds[0]}, the {split} {kinds[1]}",
+            "give all images one number of channels and one type",
+        )
 
 
 def _as_source(data: Any, name: str) -> Source:
-    """Return a user's source unchanged, and a map-style data set as an ItemSource.
+    """Return a user's source, and a map-style data set as an ItemSource.
 
     Raises:
         UserError: it is neither, has no images, or its classes or labels cannot be right.
@@ -131,20 +221,17 @@ def _as_source(data: Any, name: str) -> Source:
             f"{name} is a {type(data).__name__} without classes or without length",
             "add `classes`, the class names, and `__len__`",
         )
-    if isinstance(data.classes, str) or not isinstance(data.classes, Iterable):
-        raise UserError(f"{name} has the classes {data.classes!r}", "make `classes` a list of names")
-    if len(data) == 0:
-        raise UserError(f"{name} has no images", "return at least one")
-    classes = tuple(map(str, data.classes))
-    if len(classes) < 2 or len(set(classes)) < len(classes):
-        raise UserError(f"{name} has the classes {', '.join(classes)}", "name two or more, each once")
+    check_length(data, name)
+    classes = class_names(data.classes, name)
     if isinstance(data, MemorySource):
         check_memory(data, name)
+        return replace(data, classes=classes)
     if hasattr(data, "shape") and callable(getattr(data, "read", None)):
+        check_shape(data.shape, name)
         source: Source = data
         return source
-    if not hasattr(data, "__getitem__"):
+    if not hasattr(data, "__getitem__") or isinstance(data, IterableDataset):
         raise UserError(
             f"{name} is a {type(data).__name__} that cannot be read", "add `__getitem__`, or `read` and `shape`"
         )
-    return ItemSource(classes, data)
+    return ItemSource(classes, data, name)

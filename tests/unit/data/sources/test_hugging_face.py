@@ -238,6 +238,7 @@ def test_name_of_the_hub_is_opened_by_the_library(tmp_path: Path, monkeypatch: p
     assert rows(data.train) == [(0, 0), (1, 1), (2, 1), (3, 0)]
     assert data.origin == "from hf:pets"
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    assert "the name of the data set is missing" in refusal("hf:")[0]
     message, hint = refusal("hf:nobody/nothing")
     assert message.startswith("--data DATA: ")
     assert hint.endswith("without a network, one that is in the library's cache (HF_HOME)")

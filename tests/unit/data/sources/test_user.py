@@ -47,6 +47,8 @@ class Items:
 
 def items(): return Items(6), Items(3)
 def one(): return Items(6)
+def number(): return 3
+def as_list(): return [Items(6), Items(3)]
 def four(): return Items(6), Items(3), Items(3), Items(3)
 def made(images, labels, classes=("x", "y")): return MemorySource(classes, images, labels)
 def labelled(*labels): return made(torch.zeros(len(labels), 1, 2, 2), torch.tensor(labels))
@@ -95,6 +97,38 @@ def number_of_classes(): return given(boom, classes=3)
 def text_of_classes(): return given(boom, classes="abc")
 def item_text(): return Labelled("cat"), Labelled(0)
 def bare_lists(): return [1, 2], [3]
+
+def set_of_classes(): return given(boom, classes={"a"})
+def generator_of_classes(): return given(boom, classes=(name for name in "ab"))
+def unnamed_class(): return given(boom, classes=["", "b"])
+def other_order(): return GOOD, made(torch.zeros(2, 1, 2, 2), torch.arange(2), ("y", "x"))
+def a_class(): return Items, Items
+def negative_length(): return Items(-3), Items(3)
+def half_length(): return Items(2.5), Items(3)
+def image(tensor): return given(lambda index: (tensor, 0))
+def bools(): return image(torch.zeros(1, 4, 4, dtype=torch.bool))
+def complex_numbers(): return image(torch.zeros(1, 4, 4, dtype=torch.complex64))
+def sparse(): return image(torch.zeros(1, 4, 4).to_sparse())
+def without_data(): return image(torch.zeros(1, 4, 4, device="meta"))
+def without_pixels(): return image(torch.zeros(1, 0, 4))
+def channels_last(): return image(torch.zeros(8, 9, 3, dtype=torch.uint8))
+def other_channels(): return Items(3), image(torch.zeros(3, 4, 4, dtype=torch.uint8))[0]
+def other_type(): return Items(3), image(torch.zeros(1, 4, 4))[0]
+def validation_label(): return Items(3), given(lambda index: (torch.zeros(1, 4, 4, dtype=torch.uint8), 3))[0]
+
+class Read(Own):
+    def __init__(self, change): self.change = change
+    def read(self, ids, keys, view): return self.change(*super().read(ids, keys, view))
+
+def no_shape(): data = Own(); data.shape = (8, 8); return data, Own()
+def reads_nothing(): return Read(lambda images, labels: None), Own()
+def reads_three(): return Read(lambda images, labels: (images, labels, 0)), Own()
+def reads_arrays(): return Read(lambda images, labels: (images.numpy(), labels)), Own()
+def reads_too_few(): return Read(lambda images, labels: (images[:1], labels)), Own()
+def reads_lists(): return Read(lambda images, labels: (images, labels.tolist())), Own()
+def memory_of_arrays(): return made(torch.zeros(2, 1, 2, 2).numpy(), torch.arange(2)), GOOD
+def memory_of_lists(): return made(torch.zeros(2, 1, 2, 2), [0, 1]), GOOD
+def memory_of_bools(): return made(torch.zeros(2, 1, 2, 2, dtype=torch.bool), torch.arange(2)), GOOD
 """
 
 
@@ -138,28 +172,59 @@ class Drawn:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("other_classes", "training and validation data have different classes"),
+        ("other_classes", "training and validation data have different classes: 3 and 2"),
         ("empty", "validation data has no images"),
-        ("twice", "validation data has the classes x, x"),
+        ("twice", "validation data has the classes x, x: 'x' is named twice"),
         ("one_class", "validation data has the classes x"),
         ("too_large", "validation data: image 1 has the label 2, but labels go from 0 to 1"),
         ("negative", "training data: image 0 has the label -1, but labels go from 0 to 1"),
         ("floats", "training data: the labels of 2 images are torch.float32 of shape (2,), not int64"),
         ("too_few", "training data has images of shape 3 × 1 × 2 × 2 and 2 labels"),
         ("no_channels", "training data has images of shape 2 × 2 × 2 and 2 labels"),
-        ("item_label", "image 0 has the label 3, but labels go from 0 to 2"),
-        ("item_text", "image 0 has the label 'cat', which is no whole number"),
-        ("item_fraction", "image 0 has the label 0.9, which is no whole number"),
-        ("item_one_hot", "image 0 has the label tensor([0., 1.]), which is no whole number"),
-        ("array", "image 0 is a ndarray"),
-        ("grey", "image 0 is a tensor of (4, 4)"),
-        ("sizes", "image 1 is torch.uint8 of 1 × 5 × 5, image 0 is torch.uint8 of 1 × 4 × 4"),
-        ("no_pair", "image 0: ValueError: too many values to unpack (expected 2)"),
-        ("broken_item", "image 0: RuntimeError: boom"),
+        ("item_label", "training data: image 0 has the label 3, but labels go from 0 to 2"),
+        ("item_text", "training data: image 0 has the label 'cat', which is no whole number"),
+        ("item_fraction", "training data: image 0 has the label 0.9, which is no whole number"),
+        ("item_one_hot", "training data: image 0 has the label tensor([0., 1.]), which is no whole number"),
+        ("array", "training data: image 0 is a ndarray"),
+        ("grey", "training data: image 0 is a tensor of (4, 4)"),
+        ("sizes", "training data: image 1 is torch.uint8 of 1 × 5 × 5, image 0 is torch.uint8 of 1 × 4 × 4"),
+        ("no_pair", "training data: image 0: ValueError: too many values to unpack (expected 2)"),
+        ("broken_item", "training data: image 0: RuntimeError: boom"),
         ("broken", "RuntimeError: boom"),
         ("no_classes", "training data has the classes None"),
         ("number_of_classes", "training data has the classes 3"),
         ("text_of_classes", "training data has the classes 'abc'"),
+        ("set_of_classes", "training data has the classes {'a'}: a set has another order in each process"),
+        ("generator_of_classes", "training data has the classes a generator"),
+        ("unnamed_class", "training data has the classes , b"),
+        ("other_order", "training and validation data have different classes: class 0 is 'x' and 'y'"),
+        ("a_class", "training data has no length: the class Items, not an object of it"),
+        ("negative_length", "training data has no length: __len__() should return >= 0"),
+        ("half_length", "training data has no length: 'float' object cannot be interpreted as an integer"),
+        ("bools", "training data: image 0 is torch.bool of 1 × 4 × 4"),
+        ("complex_numbers", "training data: image 0 is torch.complex64 of 1 × 4 × 4"),
+        ("sparse", "training data: image 0 is torch.float32 of 1 × 4 × 4"),
+        ("without_data", "training data: image 0 is torch.float32 of 1 × 4 × 4"),
+        ("without_pixels", "training data: image 0 is torch.float32 of 1 × 0 × 4"),
+        ("channels_last", "training data: image 0 is torch.uint8 of 8 × 9 × 3"),
+        (
+            "other_channels",
+            "the training images are torch.uint8 of 1 channel, the validation data torch.uint8 of 3 channels",
+        ),
+        (
+            "other_type",
+            "the training images are torch.uint8 of 1 channel, the validation data torch.float32 of 1 channel",
+        ),
+        ("validation_label", "validation data: image 0 has the label 3, but labels go from 0 to 2"),
+        ("no_shape", "training data has the shape (8, 8)"),
+        ("reads_nothing", "training data: `read` returned a NoneType"),
+        ("reads_three", "training data: `read` returned 3 values"),
+        ("reads_arrays", "training data: the images of `read` are a ndarray"),
+        ("reads_too_few", "training data: `read` returned images of 1 × 3 × 4 × 4 for 6 ids of images of 3 × 4 × 4"),
+        ("reads_lists", "training data: the labels of 6 images are a list, not a tensor of int64"),
+        ("memory_of_arrays", "training data has images that are a ndarray"),
+        ("memory_of_lists", "training data has labels that are a list"),
+        ("memory_of_bools", "training data has images that are torch.bool of 2 × 1 × 2 × 2"),
     ],
 )
 def test_odd_labels_and_classes_are_an_error_before_training(module: str, function: str, message: str) -> None:
@@ -199,6 +264,40 @@ def test_items_may_be_pictures() -> None:
     assert (images.shape, images.dtype) == ((2, 3, 2, 3), torch.uint8)
     assert images[0, :, 1, 2].tolist() == [1, 2, 3]
     assert labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "pixel", "expected"),
+    [
+        ("1", 255, [255]),
+        ("P", (10, 20, 30), [10, 20, 30]),
+        ("I;16", 0x8001, [0x80]),
+        ("F", 1.0, [255]),
+        ("RGBA", (1, 2, 3, 4), [1, 2, 3, 4]),
+    ],
+)
+def test_samples_of_pictures_become_bytes(mode: str, pixel: Any, expected: list[int]) -> None:
+    picture = Image.new("RGB", (3, 2), pixel).quantize(2) if mode == "P" else Image.new(mode, (3, 2), pixel)
+    images = ItemSource(("a", "b"), [(picture, 0)]).read([0], None, VIEW)[0]
+    assert (images.dtype, images[0, :, 1, 2].tolist()) == (torch.uint8, expected)
+
+
+def test_picture_whose_samples_mean_nothing_is_named() -> None:
+    source = ItemSource(("a", "b"), [(Image.new("F", (3, 2), 255.0), 0)], "--data my:own: test data")
+    with pytest.raises(UserError, match=r"^--data my:own: test data: image 0: samples from 255 to 255, but"):
+        source.read([0], None, VIEW)
+
+
+def test_length_is_asked_for_once() -> None:
+    items = [(torch.zeros(1, 2, 2), 0)]
+    source = ItemSource(("a", "b"), items)
+    assert len(source) == 1
+    items.append(items[0])
+    assert len(source) == 1
+
+
+def test_function_may_return_a_list(module: str) -> None:
+    assert len(opened(f"{module}:as_list").val) == 3
 
 
 def test_function_may_return_sources(module: str, tmp_path: Path) -> None:
@@ -250,8 +349,9 @@ def test_counts_that_cannot_be_right_are_an_error(counts: Any, found: str) -> No
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("one", "did not return a pair"),
-        ("four", "did not return a pair"),
+        ("one", "did not return a pair, but a Items"),
+        ("number", "did not return a pair, but a int"),
+        ("four", "did not return a pair, but a tuple of 4"),
         ("bare_lists", "training data is a list without classes or without length"),
         ("unreadable", "training data is a Unreadable that cannot be read"),
         ("missing", "has no attribute 'missing'"),
