@@ -55,7 +55,7 @@ def try_update(module: nn.Module, images_BCHW: Tensor, classes: int, *, copies: 
     with _same_generators(images_BCHW.device):
         try:
             kept = [torch.empty_like(p) for p in module.parameters() for _ in range(copies)]
-            loss, _ = Loss()(module(images_BCHW), Targets(labels_B))
+            loss, _ = Loss(classes=classes)(module(images_BCHW), Targets(labels_B))
             loss.backward()  # type: ignore[no-untyped-call]
             del kept
         finally:

@@ -102,3 +102,9 @@ def test_tried_update_changes_nothing(fails: bool) -> None:
 def test_tried_update_includes_auxiliary_heads() -> None:
     net = build_model("googlenet", classes=5, channels=3, data_size=32, image_size=None).module
     try_update(net, torch.rand(2, 3, 32, 32), 5, copies=1)
+
+
+def test_tried_update_names_a_model_for_other_classes() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
+    with pytest.raises(UserError, match="4"):
+        try_update(module, torch.zeros(2, 3, 2, 2), 5, copies=0)
