@@ -1,5 +1,7 @@
 """`accel_train compare` puts runs side by side."""
 
+import shutil
+
 from helpers.histories import ended, epoch, progress, write_run
 from helpers.runner import Runner
 from PIL import Image
@@ -46,7 +48,8 @@ def test_update_at_which_equal_runs_part_is_to_be_replayed(run: Runner) -> None:
 def test_record_holds_everything(run: Runner) -> None:
     write_run(run.folder / "a", *history(0.75), seed=1)
     write_run(run.folder / "b", *history(0.75, loss=float("nan")), seed=1)
-    (record,) = run("compare", "a", "b", "a", "--json").records
+    shutil.copytree(run.folder / "a", run.folder / "c")
+    (record,) = run("compare", "a", "b", "c", "--json").records
     assert [one["best_val_accuracy"] for one in record["runs"]] == [0.75, 0.75, 0.75]
     assert (record["options"], record["surroundings"]) == ({}, {})
     differing, same = (each["parting"] for each in record["against_first"])
@@ -62,6 +65,7 @@ def test_what_cannot_be_compared_is_refused(run: Runner) -> None:
         (("a", "b"), "b does not exist", "give the folder of a run: accel_train runs lists those under runs/"),
         (("a", "a", "--price-per-hour", "-1"), "--price-per-hour -1 is no price", "give a number from 0"),
         (("a", "a", "a", *["--price-per-hour", "1"] * 2), "2 prices for 3 runs", "give --price-per-hour once, or once"),
+        (("a", "./a"), "a is given twice", "give each run once"),
         (("a", "a", "--png", "no/c.png"), "--png no/c.png: there is no folder no", "make it, or give another --png"),
     ):
         refused = run("compare", *words)

@@ -329,6 +329,12 @@ def test_wrong_option_is_rejected(call: Call, tmp_path: Path, options: str) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_file_whose_name_begins_with_a_dash_is_named_by_its_path(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "-my picture.png").touch()
+    ended = call("predict", "run", "-my picture.png")
+    assert_lines(ended, "there is no option -my picture.png", "if the file is meant, write './-my picture.png'")
+
+
 @pytest.mark.parametrize("options", READ_BY_TORCH)
 def test_option_that_data_model_or_folder_contradicts_is_rejected(call: Call, tmp_path: Path, options: str) -> None:
     (tmp_path / "full").mkdir()

@@ -111,3 +111,17 @@ def test_run_without_report_has_no_predictions_and_loses_those_of_earlier_weight
     ended = place("train", *words, "--resume", "run", "--epochs", "2")
     assert ended.code == 0, ended.err
     assert not (place.folder / "run/predictions.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("run", "--weights", "best"), "not for its best weights"),
+        (("other",), "not for those of other"),
+    ],
+)
+def test_predictions_of_a_run_are_of_its_own_last_weights(place: Runner, words: tuple[str, ...], problem: str) -> None:
+    shutil.copytree(place.folder / "run", place.folder / "other")
+    ended = place("evaluate", *words, "--predictions", "run/predictions.csv")
+    assert ended.code == 2
+    assert_refused(ended, problem, "give another --predictions")

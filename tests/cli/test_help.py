@@ -47,8 +47,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return in_process(tmp_path, monkeypatch, capsys)
 
 
-def shown(call: Call, *arguments: str) -> str:
-    ended = call(*arguments, COLUMNS="100", NO_COLOR="1", TERM="dumb")
+def shown(call: Call, *arguments: str, columns: int = 100) -> str:
+    ended = call(*arguments, COLUMNS=str(columns), NO_COLOR="1", TERM="dumb")
     assert (ended.code, ended.err) == (0, "")
     without_styles = re.sub(r"\x1b\[[0-9;]*m", "", ended.out)
     return "\n".join(line.rstrip() for line in without_styles.strip("\n").splitlines()).strip("\n") + "\n"
@@ -90,3 +90,9 @@ def test_option_that_help_hides_works(call: Call) -> None:
     ended = call("train", "--timeout", "0")
     assert ended.code == 2
     assert "--timeout 0: " in ended.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_names_of_options_are_whole_on_80_columns(call: Call, name: str) -> None:
+    wide, narrow = (options_in(shown(call, *COMMANDS[name], columns=columns)) for columns in (160, 80))
+    assert narrow == wide

@@ -248,6 +248,7 @@ REFUSED = {
     "no share": (("run", "new", "--threshold", "50"), "--threshold 50"),
     "no folder": (("run", "new", "--csv", "nowhere/a.csv"), "there is no folder nowhere"),
     "a folder": (("run", "new", "--csv", "data"), "--csv data is a folder"),
+    "a run's file": (("run", "new", "--csv", "run/metrics.jsonl"), "--csv run/metrics.jsonl is a file that the run"),
     "a picture": (("run", "new", "--csv", "new/grey.png"), "--csv new/grey.png has the ending of a picture"),
     "its own picture": (("run", "new/notes.txt", "--csv", "./new/notes.txt"), "new/notes.txt is one of the pictures"),
     "a zip": (("run", "new.zip", "--csv", "new.zip"), "--csv new.zip is one of the pictures"),

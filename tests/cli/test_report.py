@@ -148,15 +148,15 @@ def test_pictures_that_do_not_fit_or_cannot_be_read_are_noted(place: Runner, cal
 
 def test_report_of_an_unfinished_run_is_of_its_best_weights(place: Runner, call: Call) -> None:
     folder = place.folder / "run"
-    for name in ("model.safetensors", "predictions.csv"):
-        (folder / name).unlink()
+    (folder / "model.safetensors").unlink()
+    (folder / "predictions.csv").write_text("of earlier weights\n")
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join(line for line in lines if json.loads(line)["kind"] != "end"))
     assert call("report", "run").code == 0
     found = page_of(folder / "report.html")
     assert "not finished: 2 of 2 epochs trained" in found.text
     assert "Predictions of the best weights" in found.text
-    assert not (folder / "predictions.csv").exists()
+    assert (folder / "predictions.csv").read_text() == "of earlier weights\n"
 
     (folder / "best.safetensors").unlink()
     assert call("report", "run").code == 0
@@ -178,5 +178,8 @@ def test_report_that_fails_is_only_a_note(place: Runner) -> None:
 def test_report_of_what_is_no_run_is_refused(place: Runner, call: Call) -> None:
     assert_refused(call("report", "photos"), "photos is not the folder of a run")
     assert_refused(call("report", "run", "--output", "nowhere/a.html"), "--output nowhere/a.html", "no folder nowhere")
+    assert_refused(call("report", "run", "--output", "run/config.yaml"), "run/config.yaml is a file that the run")
+    shutil.copytree(place.folder / "run", place.folder / "other")
+    assert_refused(call("report", "run", "--output", "other/report.html"), "is the report of another run")
     (place.folder / "run/predictions.csv").write_text("image\n")
     assert_refused(call("report", "run"), "run/predictions.csv is not a table of predictions")

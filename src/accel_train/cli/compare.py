@@ -47,6 +47,7 @@ def compare(runs: Runs, png: Png = None, price_per_hour: Price = None, json: Jso
     prices = _prices(price_per_hour or [], len(folders))
     if png:
         refuse_unwritable(png := expand_home(png), "--png", ".png")
+    _refuse_twice(folders)
     histories = dict(zip(_LETTERS, map(read_run, folders), strict=False))
     summaries = [summarize(run, running=is_locked(run.folder)) for run in histories.values()]
     compared = compare_runs(histories, summaries, prices)
@@ -63,6 +64,12 @@ def compare(runs: Runs, png: Png = None, price_per_hour: Price = None, json: Jso
             typer.echo(printable(f"{quoted(png)}: losses and accuracies"))
     if not json:
         typer.echo(printable(f"next: {next_command(compared)}"))
+
+
+def _refuse_twice(folders: Sequence[Path]) -> None:
+    places = [folder.resolve() for folder in folders]
+    if twice := next((folder for folder in folders if places.count(folder.resolve()) > 1), None):
+        raise UserError(f"{twice} is given twice", "give each run once")
 
 
 def _prices(given: Sequence[float], runs: int) -> list[float] | None:

@@ -1,6 +1,7 @@
 """Makes Typer options from the fields of a config."""
 
 import inspect
+import re
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
@@ -17,6 +18,9 @@ from accel_train.errors import UserError
 from accel_train.recipes import read as recipes
 
 Command = Callable[..., None]
+_MOST_OF_CHOICES = 18
+"""Characters of a line."""
+_OPPOSITES = "Most flags (<bool>) have an opposite: --no-NAME."
 _TRUTH = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 _ConfigFile = Annotated[
@@ -50,6 +54,21 @@ class OptionsWithValues(typer.core.TyperCommand):
         except typer.TyperException as error:
             error.ctx = ctx  # type: ignore[attr-defined] # a missing value has none
             raise
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show flags without their --no- names, whose column would cut off other names on 80 columns."""
+        flags = [option for option in self.params if option.secondary_opts]
+        shown = any(not getattr(flag, "hidden", False) for flag in flags)
+        names, epilog = [flag.secondary_opts for flag in flags], self.epilog
+        for flag in flags:
+            flag.secondary_opts = []
+        self.epilog = "\n\n".join(filter(None, (_OPPOSITES if shown else "", epilog)))
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.epilog = epilog
+            for flag, secondary in zip(flags, names, strict=True):
+                flag.secondary_opts = secondary
 
 
 def _usual_form(words: Sequence[str], parameters: Sequence[Any]) -> Iterator[str]:
@@ -168,11 +187,21 @@ def _option(kind: type[Config], name: str, *, hidden: bool) -> inspect.Parameter
         rich_help_panel=panel_of(kind, name),
         show_default=False,
         hidden=hidden,
-        metavar=None if value is bool else f"<{'|'.join(choices) or value.__name__.lower()}>",
+        metavar=None if value is bool else _folded(f"<{'|'.join(choices) or value.__name__.lower()}>"),
         autocompletion=_completion(choices) if choices else None,
     )
     for_typer = bool if value is bool else list[str] if _is_list(field.annotation) else str
     return _keyword(name, None if field.is_required() else field.default, Annotated[for_typer | None, option])
+
+
+def _folded(choices: str) -> str:
+    """Return choices on lines that leave room for names and help on 80 columns, broken between choices only."""
+    lines = [""]
+    for part in re.findall(r"[^|]+\|?", choices):
+        if lines[-1] and len(lines[-1] + part) > _MOST_OF_CHOICES:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

@@ -73,6 +73,8 @@ def _unknown_option(context: Any, error: Any, message: str) -> tuple[str, str]:
     for name, command in getattr(context.command, "commands", {}).items():
         if any(option in each.opts for each in command.params):
             return f"there is no option {option}", f"did you mean {context.command_path} {name} {option}?"
+    if Path(option).exists():
+        return f"there is no option {option}", f"if the file is meant, write {shlex.quote(f'./{option}')}"
     help_all = " --help-all" if "--help-all" in names else " --help"
     return f"there is no option {option}", f"see {context.command_path}{help_all}"
 

@@ -49,6 +49,7 @@ class ExportConfig(Config):
                         f"--{name.replace('_', '-')} has no effect on --format safetensors: it holds weights only",
                         "leave it out, or use --format onnx or torch-export",
                     )
-        if self.data is not None and not self.check:
-            raise UserError("--data has no effect without --check", "add --check, or leave it out")
+        for option, value in (("--data", self.data), ("--data-dir", self.data_dir)):
+            if value is not None and not self.check:
+                raise UserError(f"{option} has no effect without --check", "add --check, or leave it out")
         return self

@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 from accel_train.errors import UserError
 from accel_train.system import os_errors
+from accel_train.system.run_around import run_around
 
 LIBRARIES = frozenset({"hf", "timm"})
 """Prefixes of names that libraries give, as in timm:resnet50 and hf:mnist: no code of a user's."""
@@ -24,9 +24,6 @@ _users_modules: set[str] = set()
 """Modules that functions were imported from."""
 _users_models: set[str] = set()
 """Functions that were called for a model."""
-_CONFIG = "config.yaml"
-_BESIDE = ("data_files.json.gz", "metrics.jsonl", "model.safetensors", "best.safetensors", ".lock")
-"""By these files, next to its config, the folder of a run is recognized; projects have other config.json files."""
 
 
 def import_object(name: str) -> Any:
@@ -71,18 +68,6 @@ def _foreign_code(place: Path, option: str, name: str) -> UserError:
     return UserError(
         f"{place} names code of its own: {option[2:]} {name}", f"if you know and trust it, add {option} {name}"
     )
-
-
-def run_around(path: Path) -> Path | None:
-    """Return the folder of a run if a path is that, or in it, with or without following links."""
-    absolute, followed = Path(os.path.abspath(path)), Path(os.path.realpath(path))  # noqa: PTH100 - never raise
-    folders = (absolute, *absolute.parents, followed, *followed.parents)
-    return next((folder for folder in folders if _is_run(folder)), None)
-
-
-def _is_run(folder: Path) -> bool:
-    # Path's own methods raise if there is no permission
-    return os.path.isfile(folder / _CONFIG) and any(os.path.lexists(folder / name) for name in _BESIDE)  # noqa: PTH113
 
 
 def call_function(name: str, option: str, **offered: Any) -> Any:

@@ -193,7 +193,7 @@ class ReportConfig(Config):
     @classmethod
     def _is_file(cls, value: Path | None) -> Path | None:
         if value is not None:
-            refuse_unwritable(value, "--output")
+            refuse_unwritable(value, "--output", of_run="report.html")
         return value
 
 

@@ -19,14 +19,16 @@ class TrackerSpec(NamedTuple):
     """Import string of its class."""
     library: str | None
     """The module that it needs; `pip install 'accel_train[NAME]'` installs it."""
+    has_projects: bool
+    """Whether it lists runs by project, which ``--tracker-project`` names."""
 
 
 TRACKERS: dict[str, TrackerSpec] = {
-    "tensorboard": TrackerSpec("accel_train.trackers.tensorboard:TensorBoard", "tensorboard"),
-    "wandb": TrackerSpec("accel_train.trackers.wandb:WandB", "wandb"),
-    "trackio": TrackerSpec("accel_train.trackers.trackio:Trackio", "trackio"),
-    "mlflow": TrackerSpec("accel_train.trackers.mlflow:MLflow", "mlflow"),
-    "csv": TrackerSpec("accel_train.trackers.csv:Csv", None),
+    "tensorboard": TrackerSpec("accel_train.trackers.tensorboard:TensorBoard", "tensorboard", False),
+    "wandb": TrackerSpec("accel_train.trackers.wandb:WandB", "wandb", True),
+    "trackio": TrackerSpec("accel_train.trackers.trackio:Trackio", "trackio", True),
+    "mlflow": TrackerSpec("accel_train.trackers.mlflow:MLflow", "mlflow", True),
+    "csv": TrackerSpec("accel_train.trackers.csv:Csv", None, False),
 }
 """By the value of ``--tracker``."""
 
@@ -34,6 +36,17 @@ TRACKERS: dict[str, TrackerSpec] = {
 def chosen(names: Iterable[str] | None) -> tuple[str, ...]:
     """Return the trackers of a run, each once."""
     return tuple(dict.fromkeys(name for name in names or () if name != NO_TRACKER))
+
+
+def check_trackers(names: Iterable[str] | None, *, project_of: str | None) -> None:
+    """Check that trackers can be used; `project_of` is the origin of their project.
+
+    Raises:
+        UserError: a library is missing, or a flag names a project for trackers that have none.
+    """
+    check_installed(names)
+    if project_of == "flag":  # a file may name one for trackers to come
+        check_project(names)
 
 
 def check_installed(names: Iterable[str] | None) -> None:
@@ -49,3 +62,18 @@ def check_installed(names: Iterable[str] | None) -> None:
                 f"--tracker {name} needs the package {library}, which is not installed",
                 f"pip install 'accel_train[{name}]', or choose another: --tracker csv needs none",
             )
+
+
+def check_project(names: Iterable[str] | None) -> None:
+    """Check that ``--tracker-project``, which was given, has an effect with these trackers.
+
+    Raises:
+        UserError: none of them has projects.
+    """
+    if not any(TRACKERS[name].has_projects for name in chosen(names)):
+        having = ", ".join(name for name, tracker in TRACKERS.items() if tracker.has_projects)
+        trackers = f"--tracker {','.join(chosen(names)) or NO_TRACKER}"
+        raise UserError(
+            f"--tracker-project has no effect with {trackers}: only {having} have projects",
+            "leave it out, or add one of these as --tracker",
+        )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from accel_train.config.export_panel import ExportConfig
-from accel_train.config.import_string import run_around
 from accel_train.errors import UserError
 from accel_train.export import onnx_file
 from accel_train.export.check import Compared, compare, open_images
@@ -21,6 +20,7 @@ from accel_train.export.weights_files import as_json, loading_lines, write_weigh
 from accel_train.history.files import EXPORT
 from accel_train.run.inference import RunModel, open_run
 from accel_train.system.atomic_files import PARTIAL, sync
+from accel_train.system.run_around import run_around
 
 PREPROCESSING = "preprocessing.json"
 _FORMAT = 1
@@ -63,7 +63,10 @@ def export(run_folder: Path, config: ExportConfig) -> Exported:
     source = open_images(config, run) if config.check else None
     graph = None if config.format == "safetensors" else _graph(run, config)
     lines = loading_lines(run, str(folder)) if graph is None else []
-    files = _write(folder, run, graph, config)
+    try:
+        files = _write(folder, run, graph, config)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}", "give another --output") from None
     compared = compare(files[0], graph, run, source, half=config.half) if graph and source else None
     example = folder / EXAMPLE if graph else None
     return Exported(folder, tuple(files), run.weights, run.notes, graph, example, tuple(lines), compared)

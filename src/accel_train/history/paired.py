@@ -1,6 +1,7 @@
 """Tests whether one run is more accurate than another, on the images that both have been validated on."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -27,14 +28,22 @@ def compare_predictions(first: RunHistory, second: RunHistory) -> PairedRuns:
     for run in (first, second):
         path = run.folder / PREDICTIONS
         if not path.exists():
-            command = f"accel_train evaluate {quoted(run.folder)} --predictions {quoted(path)}"
-            return PairedRuns(None, (f"{run.folder} has no {PREDICTIONS}; to write it: {command}",))
+            return PairedRuns(None, (_how_to_get(run, path),))
         try:
             tables.append(read_predictions(path, _classes(run)))
         except UserError as error:
             return PairedRuns(None, (error.message,))
     notes = [f"{run.folder} was continued since its {PREDICTIONS}" for run in (first, second) if not run.finished]
     return _of_tables(first, second, tables, notes)
+
+
+def _how_to_get(run: RunHistory, path: Path) -> str:
+    """Return a note on predictions that are missing: those of a run are of its last weights."""
+    if not run.finished:
+        command = f"accel_train train --resume {quoted(run.folder)}"
+        return f"{run.folder} has no {PREDICTIONS}: it has not finished; to continue it: {command}"
+    command = f"accel_train evaluate {quoted(run.folder)} --predictions {quoted(path)}"
+    return f"{run.folder} has no {PREDICTIONS}; to write it: {command}"
 
 
 def _classes(run: RunHistory) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def check_predictions_file(path: Path, option: str) -> None:
     """
     if _ending(path) not in (_CSV, *_PARQUET):
         raise UserError(f"{option} {path}: the table is a CSV or Parquet file", "end its name with .csv or .parquet")
-    refuse_unwritable(path, option)
+    refuse_unwritable(path, option, of_run="predictions.csv")
     if _ending(path) in _PARQUET:
         _pyarrow()
 

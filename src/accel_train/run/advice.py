@@ -197,9 +197,9 @@ def missing_classes(outcome: Outcome) -> Iterator[str]:
         return
     largest = missing[images[missing].argmax()]
     never = f"{len(missing):,} of {len(classes):,} classes {'is' if len(missing) == 1 else 'are'} never predicted"
-    example = f"such as {classes[largest]} ({quantity(int(images[largest]), 'validation image')})"
+    example = f"{classes[largest]} ({quantity(int(images[largest]), 'validation image')})"
     balance = "--balance weights or " * (outcome.config.balance == "none" and _is_rare(outcome, int(largest)))
-    yield f"{never}, {example}: try {balance}{_longer(outcome.plan)}"
+    yield f"{never}, {'such as' if len(missing) > 1 else 'namely'} {example}: try {balance}{_longer(outcome.plan)}"
 
 
 def _is_rare(outcome: Outcome, label: int) -> bool:

@@ -12,7 +12,7 @@ from accel_train.config.fields import Cache
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import Plan
 from accel_train.config.resolve import resolve
-from accel_train.config.trackers import check_installed
+from accel_train.config.trackers import check_trackers
 from accel_train.data.cache import cached
 from accel_train.data.contents import Contents
 from accel_train.data.open import data_notes, is_path
@@ -90,7 +90,7 @@ def build_run(asked: TrainConfig, origins: dict[str, str], find: FindResumePoint
         UserError: something asked for cannot be had.
     """
     asked, given = fill_from_run(asked, origins)
-    check_installed(asked.tracker)
+    check_trackers(asked.tracker, project_of=given.get("tracker_project"))
     set_torch_options(asked.threads, asked.exact)  # first: threads decide the last bits of the data's mean
     data = open_training_data(asked, given)
     start_from = find_start(asked, data)

@@ -19,6 +19,7 @@ from accel_train.metrics.predictions import Predictions, check_predictions_file,
 from accel_train.run.evaluation_data import open_evaluation_data
 from accel_train.run.inference import RunModel, inference_loader, on_device, open_run, start_inference
 from accel_train.run.same_data import refuse_other_ranks
+from accel_train.system.run_around import run_that_writes
 from accel_train.training import evaluate as evaluation
 from accel_train.training.metrics import TOP, Means
 from accel_train.training.predictions import PredictionRows
@@ -43,6 +44,7 @@ def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
         processes = start_inference(config, config.precision or run.config.precision)
         refuse_other_ranks(processes, contents, **{config.split: found.source})
         model = run.load(config.weights)
+        _refuse_other_than_the_runs(config, model)
         result, predictions = _result(model, found.source, config, processes)
         processes.on_main(lambda: _write(predictions, config.predictions))
         notes = processes.on_main(lambda: data_notes(data))
@@ -110,6 +112,25 @@ def _bins(found: Reliability) -> tuple[ReliabilityBin, ...]:
 
 def _defined(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def _refuse_other_than_the_runs(config: EvaluateConfig, model: RunModel) -> None:
+    """Check that a predictions.csv in a run folder, which `report` and `compare` read, is what the run itself writes.
+
+    Raises:
+        UserError: it is of another run, of other weights than the last or of another split.
+    """
+    path = config.predictions
+    run = run_that_writes(path) if path else None
+    if run is None:
+        return
+    of_another = f"--predictions {path} is for the validation images and the last weights of {run}"
+    if not run.samefile(model.folder):
+        raise UserError(f"{of_another}, not for those of {model.folder}", "give another --predictions")
+    if model.weights != "last":
+        raise UserError(f"{of_another}, not for its {model.weights} weights", "give another --predictions")
+    if config.split != "val":
+        raise UserError(f"{of_another}, not for --split {config.split}", "give another --predictions")
 
 
 def _write(predictions: Predictions, path: Path | None) -> None:

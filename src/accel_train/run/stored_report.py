@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from accel_train.checkpoints.run_folder import Description, read_description
+from accel_train.checkpoints.run_folder import Description, is_finished, read_description
 from accel_train.config.fields import expand_home
 from accel_train.config.import_string import is_function_name, trusted
 from accel_train.config.load import read_config
@@ -22,6 +22,7 @@ from accel_train.run.evaluate import evaluate
 from accel_train.run.report import stored_predictions, write_report
 from accel_train.run.report_pictures import Images
 from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.run_around import run_that_writes
 
 _EVALUATED = ("data", "labels", "data_dir", "model", "device")
 """Options of a report that are those of an evaluation."""
@@ -47,7 +48,9 @@ class StoredReport:
         self._description: Description = read_description(self.folder)
         self._trained_by = read_config(self.folder / CONFIG, ResolvedConfig)
         self.path = self.config.output or self.folder / REPORT
-        refuse_unwritable(self.path, "--output")
+        refuse_unwritable(self.path, "--output", of_run=REPORT)
+        if (run := run_that_writes(self.path)) and not run.samefile(self.folder):
+            raise UserError(f"--output {self.path} is the report of another run, {run}", "give another --output")
 
     def write(self) -> None:
         """Write the page; predict the validation images first if the run has not.
@@ -72,7 +75,8 @@ class StoredReport:
 
     def _predictions(self) -> tuple[Predictions | None, str]:
         """Return the predictions for the validation images, and the weights that they are of."""
-        if stored := stored_predictions(self.folder, self._description):
+        finished = is_finished(self.folder)  # else its predictions are of earlier weights
+        if finished and (stored := stored_predictions(self.folder, self._description)):
             return stored, "last"
         if not any((self.folder / name).exists() for name in WEIGHTS.values()):
             return None, ""

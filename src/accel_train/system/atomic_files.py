@@ -7,18 +7,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from accel_train.errors import UserError
+from accel_train.system.run_around import run_that_writes
 
 PARTIAL = ".tmp_"
 """Prefix of an unfinished file or folder."""
 
 
-def refuse_unwritable(path: Path, option: str, suffix: str = "") -> None:
+def refuse_unwritable(path: Path, option: str, suffix: str = "", *, of_run: str = "") -> None:
     """Check that a file can be written, before there is anything to write; `option` names it.
 
-    `suffix` is that of the only kind of file that is written, if there is one.
+    `suffix` is that of the only kind of file that is written, if there is one, and `of_run` the name of the only file
+    of a run that it may be.
 
     Raises:
-        UserError: it is no regular file or of another kind, or its folder does not exist or cannot be written to.
+        UserError: it is no regular file, of another kind or a file of a run, or its folder does not exist or cannot be
+            written to.
     """
     another = f"give another {option}"
     in_devices = path.absolute().parent == Path("/dev")  # such as /dev/stdout, which may lead to a file
@@ -29,6 +32,8 @@ def refuse_unwritable(path: Path, option: str, suffix: str = "") -> None:
         raise UserError(f"{option} {path}: a {kind} file is written", f"use {option} {path.with_suffix(suffix)}")
     if not path.absolute().parent.is_dir():
         raise UserError(f"{option} {path}: there is no folder {path.parent}", f"make it, or {another}")
+    if path.name != of_run and (run := run_that_writes(path)):
+        raise UserError(f"{option} {path} is a file that the run {run} itself writes", another)
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK, effective_ids=True):
         raise UserError(f"{option} {path}: no permission to write in {path.absolute().parent}", another)
 

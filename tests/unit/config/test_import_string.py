@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from accel_train.checkpoints import run_folder
 from accel_train.config import import_string
 from accel_train.config.import_string import (
     call_function,
@@ -15,7 +14,6 @@ from accel_train.config.import_string import (
     failed_in,
     import_object,
     is_function_name,
-    run_around,
 )
 from accel_train.errors import UserError
 
@@ -188,32 +186,6 @@ def make_run(folder: Path) -> Path:
     for place in ("evil.py", "log/evil.py"):
         (folder / place).write_text("from pathlib import Path\nPath('imported').touch()\ndef build(): return 'evil'")
     return folder
-
-
-def test_files_by_which_a_run_is_recognized_are_those_that_it_writes() -> None:
-    written = {run_folder.DATA_FILES, run_folder.METRICS, run_folder.LOCK}
-    assert set(import_string._BESIDE) == written | set(run_folder.WEIGHTS.values())
-    assert import_string._CONFIG == run_folder.CONFIG
-
-
-def test_run_is_found_around_a_path_and_through_links(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "runs/a")
-    assert run_around(run) == run_around(run / "log/evil.py") == run_around(run / "not/there") == run
-    assert run_around(Path("runs/a/../a/log")) == run
-    (tmp_path / "link").symlink_to(run / "log")
-    assert run_around(tmp_path / "link/evil.py") == run
-    for other in (tmp_path / "mine/nets.py", tmp_path / "runs", tmp_path):
-        assert run_around(other) is None
-
-
-def test_folder_with_a_config_alone_is_no_run(tmp_path: Path) -> None:
-    for name in ("config.yaml", "config.json"):
-        (tmp_path / name).touch()
-    assert run_around(tmp_path / "mine") is None
-    (tmp_path / "checkpoints").mkdir()
-    assert run_around(tmp_path / "mine") is None
-    (tmp_path / "model.safetensors").symlink_to("nothing")
-    assert run_around(tmp_path / "mine") == tmp_path
 
 
 @pytest.mark.parametrize("package", ["", "__init__.py"], ids=["namespace", "package"])

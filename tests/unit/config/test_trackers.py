@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from accel_train.config.options import TrainConfig
-from accel_train.config.trackers import check_installed, chosen
+from accel_train.config.trackers import check_installed, check_project, check_trackers, chosen
 from accel_train.errors import UserError
 
 
@@ -28,3 +28,22 @@ def test_missing_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         check_installed(("csv", "mlflow"))
     assert refused.value.message == "--tracker mlflow needs the package mlflow, which is not installed"
     assert refused.value.hint.startswith("pip install 'accel_train[mlflow]'")
+
+
+@pytest.mark.parametrize(
+    ("trackers", "named"), [(None, "none"), (("none",), "none"), (("csv", "tensorboard"), "csv,tensorboard")]
+)
+def test_project_needs_a_tracker_that_has_projects(trackers: tuple[str, ...] | None, named: str) -> None:
+    with pytest.raises(UserError) as refused:
+        check_project(trackers)
+    assert refused.value.message == (
+        f"--tracker-project has no effect with --tracker {named}: only wandb, trackio, mlflow have projects"
+    )
+    check_project((*(trackers or ()), "mlflow"))
+
+
+def test_project_in_a_file_is_kept_for_trackers_to_come() -> None:
+    check_trackers(("csv",), project_of="config.yaml")
+    check_trackers(("csv",), project_of=None)
+    with pytest.raises(UserError, match="--tracker-project has no effect with --tracker csv"):
+        check_trackers(("csv",), project_of="flag")

@@ -58,3 +58,12 @@ def test_predictions_of_a_continued_run_are_older_than_its_weights(tmp_path: Pat
     found = compare_predictions(first, read_run(tmp_path / "b"))
     assert found.test
     assert found.notes == (f"{tmp_path}/b was continued since its predictions.csv",)
+
+
+def test_unfinished_run_has_no_predictions_to_write(tmp_path: Path) -> None:
+    first = run(tmp_path / "a", {"a": 0}, LABELS)
+    run(tmp_path / "b", None, LABELS)
+    (tmp_path / "b" / "model.safetensors").unlink()
+    (note,) = compare_predictions(first, read_run(tmp_path / "b")).notes
+    resume = f"accel_train train --resume {tmp_path}/b"
+    assert note == f"{tmp_path}/b has no predictions.csv: it has not finished; to continue it: {resume}"

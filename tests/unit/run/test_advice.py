@@ -150,10 +150,12 @@ def test_few_images_are_counted_by_class_unless_the_weights_are_given() -> None:
 
 def test_class_that_is_never_predicted_is_named() -> None:
     found = replace(outcome(), predictions=predicted(200, 0, *[100] * 8))
-    assert advice(found) == ("1 of 10 classes is never predicted, such as 1 (100 validation images): try --epochs 20",)
+    assert advice(found) == ("1 of 10 classes is never predicted, namely 1 (100 validation images): try --epochs 20",)
+    several = replace(found, predictions=predicted(300, 0, 0, *[100] * 7))
+    assert advice(several)[0].startswith("2 of 10 classes are never predicted, such as 1 (100 validation images): ")
     rare = replace(found, contents=contents([1000, 50, *[1000] * 8], [100] * 10))
     assert advice(rare) == (
-        "1 of 10 classes is never predicted, such as 1 (100 validation images): try --balance weights or --epochs 20",
+        "1 of 10 classes is never predicted, namely 1 (100 validation images): try --balance weights or --epochs 20",
     )
     assert advice(replace(found, predictions=predicted(*[100] * 10))) == ()
 
