@@ -89,7 +89,7 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             **dict.fromkeys(("cnn", "mlp"), Rate(0.05, max_lr=0.025)),  # half of what they take without BatchNorm
             **dict.fromkeys(_WITHOUT_NORM, Rate(0.01, max_lr=0.01)),
             **dict.fromkeys(TRANSFORMERS, Rate(0.01, max_lr=0.02)),  # Dosovitskiy et al. 2021, Table 4
-            "": Rate(0.1, max_lr=0.1),
+            "": Rate(0.1, max_lr=0.2),
         },
         weight_decay=5e-4,
         scaling="linear",

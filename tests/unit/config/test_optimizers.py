@@ -50,7 +50,7 @@ def test_given_weights_are_trained_at_no_higher_rate_than_random_ones_may_take(n
         assert rate.max_lr <= OPTIMIZERS[name].rate(model).max_lr
 
 
-@pytest.mark.parametrize(("batch", "peak"), [(16, 0.00625), (64, 0.025), (256, 0.1), (512, 0.1)])
+@pytest.mark.parametrize(("batch", "peak"), [(16, 0.00625), (64, 0.025), (256, 0.1), (512, 0.2), (1024, 0.2)])
 def test_rate_for_given_weights_grows_with_the_batch_up_to_its_limit(batch: int, peak: float) -> None:
     sgd = OPTIMIZERS["sgd"]
     assert sgd.usual_peak(sgd.rate("resnet18", from_weights=True), batch) == pytest.approx(peak)
