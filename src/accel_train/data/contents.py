@@ -116,7 +116,7 @@ def split_contents(source: Source) -> SplitContents:
 
 def _counts_fit(split: SplitContents, classes: int) -> bool:
     counts = split.counts
-    return counts is None or (len(counts) == classes and min(counts) >= 0 and sum(counts) == split.images)
+    return counts is None or (len(counts) == classes and sum(counts) == split.images and all(n >= 0 for n in counts))
 
 
 def files_of(**sources: Source) -> Files | None:

@@ -135,6 +135,6 @@ def _in_another_format(memory_format: torch.memory_format, tensors: Sequence[Ten
 
 
 def _written_in_place(func: Any, result: Any) -> int:
-    """Return the bytes of a sum of gradients: autograd adds to one of them where no mode looks on."""
+    """Return the bytes of a sum of two gradients: without a dispatch mode, autograd adds to one of them in place."""
     in_backward = torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()
     return result.nbytes if in_backward and func is aten.add.Tensor else 0

@@ -87,7 +87,11 @@ def spread(source: Source, count: int | None) -> Source:
     """Return `count` images spread evenly over the source; all of them if `count` is None or too large."""
     if count is None or count >= len(source):
         return source
-    return Subset(source, np.arange(count) * len(source) // count)
+    return Subset(source, _spread_ids(source, count))
+
+
+def _spread_ids(source: Source, count: int) -> NDArray[np.int64]:
+    return np.arange(count) * len(source) // count
 
 
 def label_problem(labels_B: Tensor, ids: Ids, classes: int) -> str | None:
@@ -137,8 +141,7 @@ def pixel_statistics(source: Source) -> tuple[tuple[float, ...], tuple[float, ..
     Raises:
         UserError: a label is not the index of a class.
     """
-    count = min(len(source), 4096)
-    ids = np.arange(count) * len(source) // count
+    ids = _spread_ids(source, min(len(source), 4096))
     view = View(size=max(source.shape[1:]), random_crop=False)
     images_BCHW = read_batch(source, ids, None, view)[0]
     if images_BCHW.is_floating_point():

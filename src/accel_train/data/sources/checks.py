@@ -29,9 +29,7 @@ def class_names(classes: Any, name: str) -> tuple[str, ...]:
     repeated = [each for each, count in Counter(names).items() if count > 1]
     if len(names) < 2 or repeated or "" in names:
         reason = f": {shown(repeated[0])} is named twice" if repeated else ""
-        raise UserError(
-            f"{name} has the classes {_some(names)}{reason}", "name two or more, each once and with a letter or digit"
-        )
+        raise UserError(f"{name} has the classes {_some(names)}{reason}", "name two or more, each once, none empty")
     return names
 
 

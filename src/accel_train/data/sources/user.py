@@ -139,18 +139,15 @@ class ItemSource:
 
 
 def _in_bytes(image: "Image.Image") -> "Image.Image":
-    """Return a PIL image whose samples are bytes: with a palette they would be numbers of colours."""
+    """Return a PIL image with 8 bits per sample, in colours instead of palette indices."""
     if image.mode == "1":
         return image.convert("L")
-    if image.mode in ("P", "PA"):
-        from accel_train.data.images.samples import as_rgb
+    has_palette = image.mode in ("P", "PA")
+    if not (has_palette or image.mode == "F" or image.mode.startswith("I")):
+        return image
+    from accel_train.data.images.samples import as_rgb
 
-        return as_rgb(image)
-    if image.mode == "F" or image.mode.startswith("I"):
-        from accel_train.data.images.samples import as_rgb
-
-        return as_rgb(image).convert("L")
-    return image
+    return as_rgb(image) if has_palette else as_rgb(image).convert("L")
 
 
 def open_function(request: Request) -> DataSet:
