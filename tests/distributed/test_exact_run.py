@@ -23,6 +23,7 @@ COMMON = {
 }
 WITH_DROPOUT = {"model": "networks:normalised", "lr": 0.05}
 SHORT = {"limit": 480, "epochs": 1}
+WHITENED = {"model": "airbench94_4_8_8", "lr": 0.05}
 AVERAGED = {"model": "wide_resnet_10_1", "optimizer": "adamw", "lr": 0.003, "clip_norm": 0.5, "ema": 200}
 
 
@@ -108,10 +109,10 @@ def test_run_killed_on_four_and_one_processes_ends_bit_identical_on_two(
     assert different(written(run.folder / "out"), on_one_process(8)) == []
 
 
-@pytest.mark.slow
-def test_adamw_with_clipping_and_ema_is_bit_identical_on_three_processes(run: Runner) -> None:
+@pytest.mark.parametrize("options", [WHITENED, slow(AVERAGED)], ids=["whitening", "AdamW, clipping, EMA"])
+def test_other_models_and_optimizers_are_bit_identical_on_three_processes(run: Runner, options: dict[str, Any]) -> None:
     for processes in (1, 3):
-        carry_out(run, *words(6, AVERAGED | SHORT, str(processes)), processes=processes)
+        carry_out(run, *words(6, options | SHORT, str(processes)), processes=processes)
     assert different(written(run.folder / "3"), written(run.folder / "1")) == []
 
 

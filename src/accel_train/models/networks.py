@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from accel_train.errors import UserError
 from accel_train.models.base import Architecture, Family
+from accel_train.models.whitening import PatchWhitening
 
 
 def cnn(classes: int, channels: int, image_size: int) -> nn.Module:
@@ -79,13 +80,16 @@ def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Modul
     return nn.Sequential(layers)
 
 
-def airbench(classes: int, channels: int, widths: Sequence[int]) -> nn.Module:
-    """Return the network of Jordan 2024 (94% on CIFAR-10 in 3.29 seconds, appendix A), for images of at least 8 pixels.
+def airbench(classes: int, channels: int, widths: Sequence[int], *, whitening: bool = False) -> nn.Module:
+    """Return the network of Jordan 2024 (94% on CIFAR-10 in 3.29 seconds, appendix A), with usual BatchNorm.
 
-    Without its first layer, whose weights are computed from the images, and with usual BatchNorm. Convolutions start as
-    identities as far as they have channels (§3.1).
+    Without its first layer, `whitening`, images have at least 8 pixels, otherwise 9. Convolutions start as identities
+    as far as they have channels (§3.1).
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
+    if whitening:
+        layers["whitening"] = first = PatchWhitening(channels)
+        channels = len(first.filters)
     for number, (before, after) in enumerate(pairwise((channels, *widths)), start=1):
         layers[f"group{number}"] = nn.Sequential(
             _identity(before, after),
@@ -103,14 +107,15 @@ def find(name: str) -> Architecture | None:
     """Return one of these networks by name; it may end in depth and width, or in the widths of three groups."""
     if wide := re.fullmatch(r"wide_resnet_(\d{1,4})_([1-9]\d{0,3})", name):
         return _wide_resnet(depth=int(wide[1]), width=int(wide[2]))
-    if fast := re.fullmatch(r"airbench_([1-9]\d{0,3})_([1-9]\d{0,3})_([1-9]\d{0,3})", name):
-        return _airbench(*map(int, fast.groups()))
+    if fast := re.fullmatch(r"airbench(94)?_([1-9]\d{0,3})_([1-9]\d{0,3})_([1-9]\d{0,3})", name):
+        return _airbench(*map(int, fast.groups()[1:]), whitening=bool(fast[1]))
     return _NETWORKS.get(name)
 
 
-def _airbench(*widths: int) -> Architecture:
+def _airbench(*widths: int, whitening: bool = False) -> Architecture:
     return Architecture(
-        lambda classes, channels, image_size: airbench(classes, channels, widths), sizes=range(8, sys.maxsize)
+        lambda classes, channels, image_size: airbench(classes, channels, widths, whitening=whitening),
+        sizes=range(9 if whitening else 8, sys.maxsize),
     )
 
 
@@ -122,6 +127,7 @@ _NETWORKS = {
     "cnn": Architecture(cnn, sizes=range(4, sys.maxsize)),
     "mlp": Architecture(mlp),
     "airbench": _airbench(64, 256, 256),
+    "airbench94": _airbench(64, 256, 256, whitening=True),
     "wide_resnet": _wide_resnet(depth=10, width=10),
 }
 FAMILY = Family("cnn, mlp, airbench, wide_resnet", names=lambda: tuple(_NETWORKS), find=find)

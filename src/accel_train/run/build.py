@@ -26,7 +26,7 @@ from accel_train.run.bad_images import check_images
 from accel_train.run.fine_tuning import fine_tuning
 from accel_train.run.identity import identity_of, refuse_other_identities
 from accel_train.run.images import refuse_augmentation
-from accel_train.run.initial_model import Start, find_start, initial_model
+from accel_train.run.initial_model import Start, find_start, fit_to_images, initial_model
 from accel_train.run.prepare import plan_updates, prepare
 from accel_train.run.resume_point import (
     ResumePoint,
@@ -126,6 +126,8 @@ def _training(
     config: ResolvedConfig, data: DataSet, built: BuiltModel, processes: Processes, watchdog: Watchdog, *, resumed: bool
 ) -> tuple[Plan, Training, tuple[str, ...]]:
     """Collective: plan the updates and prepare the loop; return notices too."""
+    if not config.starts_from_weights:
+        fit_to_images(config, data, built)  # also if the run resumes: it may have stopped before its first checkpoint
     plan, plan_notices = plan_updates(config, data, built, processes, resumed=resumed)
     if config.profile:
         check_length(plan.total_updates)

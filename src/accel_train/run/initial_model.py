@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
+
 from accel_train.checkpoints.run_folder import Description
 from accel_train.config.defaults import DATA_DEFAULTS
 from accel_train.config.options import ResolvedConfig, TrainConfig
-from accel_train.data.sources.base import DataSet
+from accel_train.data.sources.base import DataSet, spread
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
 from accel_train.models.base import Preprocessing, Weights
@@ -18,7 +20,9 @@ from accel_train.models.initialization import draw_head, set_residual_scale
 from accel_train.models.pretrained import load_initial
 from accel_train.models.stochastic_depth import set_stochastic_depth
 from accel_train.models.timm_models import HUB
+from accel_train.models.whitening import PatchWhitening
 from accel_train.rng import make_key, seed_libraries
+from accel_train.run.images import training_transform, view_of
 from accel_train.run.resume_point import UNNAMED
 from accel_train.run.weights import initial_weights
 from accel_train.training.activation_checkpointing import checkpoint_blocks
@@ -26,6 +30,10 @@ from accel_train.training.out_of_memory import SMALLER_MODEL, is_out_of_memory
 
 _OF_FLOATS = ({0.0}, {1.0})
 """Mean and standard deviation of a data set of floats, which are used as they are."""
+_WHITENED_IMAGES = 5_000
+"""From which the filters of a whitening layer are made (Jordan's code)."""
+_AT_ONCE = 250
+"""Of these, whose patches are in memory together."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,16 @@ def initial_model(
     kept = weights.may_be_for(_classes(data)) or len(weights.classes or ()) != len(_classes(data))
     sentences = load_initial(built.module, weights, built.image_size, frozenset() if kept else head())
     return data, built, (*start.notes, *sentences, _preprocessing_note(asked, data, built.image_size))
+
+
+def fit_to_images(config: ResolvedConfig, data: DataSet, built: BuiltModel) -> None:
+    """Make the layers of a new model that depend on the images, from training images without augmentation."""
+    layers = [part for part in built.module.modules() if isinstance(part, PatchWhitening)]
+    images, view = spread(data.train, _WHITENED_IMAGES), view_of(config, built.image_size, data.interpolation)
+    transform = training_transform(config, data, built, dtype=torch.float32, device=torch.device("cpu"))
+    starts = range(0, len(images), _AT_ONCE)
+    for layer in layers:
+        layer.fit(transform(images.read(range(at, min(at + _AT_ONCE, len(images))), None, view)[0]) for at in starts)
 
 
 def _with_preprocessing(data: DataSet, asked: Preprocessing) -> DataSet:

@@ -27,11 +27,12 @@ SMALLEST = {
     "vgg11_bn": 32,
     "cnn": 4,
     "airbench": 8,
+    "airbench94": 9,
 }
 
 
 def test_model_names_are_ours_and_torchvisions() -> None:
-    assert model_names() == ["cnn", "mlp", "airbench", "wide_resnet", *TORCHVISION]
+    assert model_names() == ["cnn", "mlp", "airbench", "airbench94", "wide_resnet", *TORCHVISION]
     assert {"resnet18", "vit_b_16", "wide_resnet50_2", "googlenet"} <= set(model_names())
 
 
@@ -42,7 +43,7 @@ def test_every_model_classifies_small_grey_images(name: str) -> None:
     assert logits_of_zeros(built, "meta").shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", ["cnn", "mlp", "airbench_4_8_8", "wide_resnet_10_1"])
+@pytest.mark.parametrize("name", ["cnn", "mlp", "airbench_4_8_8", "airbench94_4_8_8", "wide_resnet_10_1"])
 def test_our_networks_take_any_channels(name: str) -> None:
     built = build(name, channels=5)
     assert (built.channels, built.image_size, built.notes) == (5, 28, ())

@@ -108,7 +108,14 @@ def test_airbench_starts_with_identities_and_cautious_predictions() -> None:
     torch.testing.assert_close(logits_BK, head(module[:3](images_BCHW).amax((2, 3))) / 9)
 
 
-@pytest.mark.parametrize(("name", "widths"), [("airbench", (64, 256, 256)), ("airbench_32_64_128", (32, 64, 128))])
-def test_airbench_name_gives_widths(name: str, widths: tuple[int, ...]) -> None:
-    shapes = weight_shapes(build(name, channels=3, data_size=32).module)
-    assert shapes == weight_shapes(airbench(10, 3, widths))
+@pytest.mark.parametrize("whitening", [False, True])
+@pytest.mark.parametrize(("ending", "widths"), [("", (64, 256, 256)), ("_32_64_128", (32, 64, 128))])
+def test_airbench_name_gives_widths(ending: str, widths: tuple[int, ...], whitening: bool) -> None:
+    shapes = weight_shapes(build(f"airbench{'94' * whitening}{ending}", channels=3, data_size=32).module)
+    assert shapes == weight_shapes(airbench(10, 3, widths, whitening=whitening))
+
+
+def test_airbench94_starts_with_24_filters_of_patches() -> None:
+    module = airbench(classes=10, channels=3, widths=(64, 256, 256), whitening=True)
+    assert module[:1](torch.zeros(2, 3, 32, 32)).shape == (2, 24, 31, 31)
+    assert module.get_submodule("group1.0").weight.shape == (64, 24, 3, 3)

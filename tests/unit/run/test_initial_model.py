@@ -8,13 +8,15 @@ import torch
 from helpers.descriptions import description
 
 from accel_train.config.options import ResolvedConfig, TrainConfig
+from accel_train.config.resolve import resolve
 from accel_train.data.sources.base import DataSet
 from accel_train.data.sources.memory import MemorySource, memory_data
 from accel_train.errors import UserError
 from accel_train.models.base import Preprocessing, Weights
 from accel_train.models.build import build_model
+from accel_train.models.whitening import PatchWhitening
 from accel_train.run import initial_model as module
-from accel_train.run.initial_model import Start, find_start, initial_model
+from accel_train.run.initial_model import Start, find_start, fit_to_images, initial_model
 
 IMAGENET = Preprocessing(64, (0.5, 0.4, 0.3), (0.1, 0.2, 0.3), "bicubic", crop=0.95)
 
@@ -173,3 +175,17 @@ def test_model_is_initialized_as_asked_and_otherwise_by_itself() -> None:
     assert all(same.values())
     kept = [key for key, value in before.state_dict().items() if torch.equal(value, after.state_dict()[key])]
     assert {"conv1.weight", "layer4.1.conv2.weight", "fc.bias", "bn1.weight"} <= set(kept)
+
+
+def test_filters_of_a_whitening_layer_are_made_from_normalised_images_spread_over_the_data() -> None:
+    images = torch.randint(256, (5_300, 3, 9, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    source = MemorySource(("a", "b"), images, torch.arange(len(images)) % 2)
+    held = memory_data("synthetic", "", source, source)
+    asked = resolve(TrainConfig(data="synthetic", model="airbench94_4_4_4"), {}, "synthetic", len(images), "fp32")[0]
+    built = build_model(asked.model, classes=2, channels=3, data_size=9, image_size=None)
+    fit_to_images(asked, held, built)
+    means, stds = (torch.tensor(values).view(3, 1, 1) for values in (held.mean, held.std))
+    chosen = images[[number * 5_300 // 5_000 for number in range(5_000)]]
+    expected = PatchWhitening(3)
+    expected.fit([(chosen / 255 - means) / stds])
+    torch.testing.assert_close(built.module.get_submodule("whitening").filters, expected.filters)
