@@ -39,7 +39,8 @@ def expand_home(path: Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises for an unknown user
 
 
-def _refuse_empty(name: object) -> object:
+def refuse_empty(name: object) -> object:
+    """Refuse a name or a path that is empty: as a path it would be the current folder."""
     if name == "":
         raise ValueError("the name is empty; is a variable of the shell unset?")
     return name
@@ -58,13 +59,13 @@ _MOST = 2**53
 """Integers up to this are exact as floats."""
 PositiveInt = Annotated[int, Field(gt=0, le=_MOST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_MOST)]
-UserPath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(expand_home)]
+UserPath = Annotated[Path, BeforeValidator(refuse_empty), AfterValidator(expand_home)]
 """A path in which ~ is the home folder."""
 Plot = Annotated[UserPath, AfterValidator(_refuse_unwritable_plot)]
 """Value of ``--png``: a PNG file that can be written."""
-Name = Annotated[str, BeforeValidator(_refuse_empty)]
+Name = Annotated[str, BeforeValidator(refuse_empty)]
 """A name that is given to us as it is."""
-UserName = Annotated[str, BeforeValidator(_refuse_empty), AfterValidator(_user_name)]
+UserName = Annotated[str, BeforeValidator(refuse_empty), AfterValidator(_user_name)]
 """A name, or a path in which ~ is the home folder."""
 
 

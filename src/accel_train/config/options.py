@@ -100,7 +100,7 @@ class Evaluation(Config):
     """Column of the labels, as for train."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     weights: Literal["last", "best"] | None = None
     """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
@@ -131,7 +131,7 @@ class Prediction(Config):
     """CSV file to write, one row a picture: its name, classes and probabilities, or why it cannot be read."""
     weights: Literal["last", "best"] | None = None
     """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     max_pixels: PositiveInt | None = None
     """Most pixels of a picture: one that has more is not decoded. Default: the run's."""
@@ -184,7 +184,7 @@ class ReportConfig(Config):
     """File with the labels of the pictures, likewise."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     device: Annotated[Device, Placement()] = "auto"
     """Device that predicts the validation images, if the run has not done it."""
