@@ -139,3 +139,27 @@ def test_empty_word_that_is_no_value_is_named(call: Call) -> None:
         (("job", "slurm", "--", ""), "''"),
     ):
         assert_refused(call(*words), named)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("report run --output -", "file"),
+        ("preview --output -", "file"),
+        ("evaluate run --predictions -", "file"),
+        ("replay run --update 1 --show -", "file"),
+        ("schedule --png -", "file"),
+        ("find-lr --png -", "file"),
+        ("compare a b --png -", "file"),
+        ("bench --png -", "file"),
+        ("export run --output -", "folder"),
+        ("train --output -", "folder"),
+        ("job slurm -- --output -", "folder"),
+        ("pack photos -", "folder"),
+    ],
+)
+def test_file_or_folder_is_not_standard_output(call: Call, tmp_path: Path, words: str, kind: str) -> None:
+    ended = call(*words.split())
+    assert ended.code == 2
+    assert_refused(ended, f" -: a {kind} is written, not standard output", f"the name of a {kind}")
+    assert list(tmp_path.iterdir()) == []

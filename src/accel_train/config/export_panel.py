@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from accel_train.config.fields import Config, Name, PositiveInt, UserName, UserPath
+from accel_train.config.fields import Config, Name, OutputFolder, PositiveInt, UserName, UserPath
 from accel_train.errors import UserError
 
 
@@ -16,7 +16,7 @@ class ExportConfig(Config):
     format: Literal["onnx", "torch-export", "safetensors"] = "onnx"
     """onnx; torch-export: a .pt2 file for torch.export.load; safetensors: weights and config.json for timm or
     torchvision."""
-    output: UserPath | None = None
+    output: OutputFolder | None = None
     """Folder to write to. Default: RUN/export/FORMAT."""
     with_preprocessing: bool = False
     """Let the model take 8-bit pictures of any size and return probabilities: cropping, resizing and normalisation

@@ -14,7 +14,7 @@ from accel_train.config.lr_schedule import RULES, SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.strategies import STRATEGIES
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.atomic_files import refuse_stdout, refuse_unwritable
 
 _MOST_WORKERS = 1024
 
@@ -51,6 +51,11 @@ def _refuse_unwritable_plot(path: Path) -> Path:
     return path
 
 
+def _refuse_stdout(path: Path) -> Path:
+    refuse_stdout(path, "--output", "folder")
+    return path
+
+
 def _user_name(name: str) -> str:
     return os.path.expanduser(name)  # noqa: PTH111
 
@@ -61,6 +66,8 @@ PositiveInt = Annotated[int, Field(gt=0, le=_MOST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_MOST)]
 UserPath = Annotated[Path, BeforeValidator(refuse_empty), AfterValidator(expand_home)]
 """A path in which ~ is the home folder."""
+OutputFolder = Annotated[UserPath, AfterValidator(_refuse_stdout)]
+"""Value of ``--output`` where a folder is written."""
 Plot = Annotated[UserPath, AfterValidator(_refuse_unwritable_plot)]
 """Value of ``--png``: a PNG file that can be written."""
 Name = Annotated[str, BeforeValidator(refuse_empty)]

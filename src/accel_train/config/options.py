@@ -34,7 +34,7 @@ from accel_train.config.optimizers import OPTIMIZERS, Rate
 from accel_train.config.strategy_panel import Strategy
 from accel_train.config.tracking_panel import Tracking
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.atomic_files import STDOUT, refuse_unwritable
 
 
 class TrainConfig(
@@ -128,7 +128,8 @@ class Prediction(Config):
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     """Name no class that is less probable, from 0 to 1. Default: no threshold."""
     csv: Annotated[UserPath | None, Placement()] = None
-    """CSV file to write, one row a picture: its name, classes and probabilities, or why it cannot be read."""
+    """CSV file to write, or - for standard output; one row a picture: its name, classes and probabilities, or why it
+    cannot be read."""
     weights: Literal["last", "best"] | None = None
     """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
     model: Name | None = None
@@ -145,7 +146,7 @@ class Prediction(Config):
     @field_validator("csv")
     @classmethod
     def _is_file(cls, value: Path | None) -> Path | None:
-        if value is not None:
+        if value not in (None, STDOUT):
             refuse_unwritable(value, "--csv")
         return value
 
