@@ -4,6 +4,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from accel_train.report.drawing import start_at_zero
 from accel_train.system.atomic_files import write_file
 
 
@@ -19,7 +20,7 @@ def plot_schedule(path: Path, title: str, points: Sequence[tuple[float, float]],
     axes = figure.add_subplot(xlabel="update", ylabel="learning rate")
     axes.set_title(title.replace("$", r"\$"), fontsize="medium")  # else mathematics
     axes.plot(*zip(*points, strict=True))
-    axes.set_ylim(bottom=0)
+    start_at_zero(axes)
     axes.grid(alpha=0.3)
     by_epoch = (lambda update: update / updates_per_epoch, lambda epoch: epoch * updates_per_epoch)
     axes.secondary_xaxis("top", functions=by_epoch).set_xlabel("epoch")
