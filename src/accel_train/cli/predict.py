@@ -19,7 +19,7 @@ from accel_train.distributed.environment import launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.errors import UserError
 from accel_train.loggers.text import printable, quantity, quoted
-from accel_train.system.atomic_files import STDOUT, write_file
+from accel_train.system.atomic_files import STDOUT, write_output
 from accel_train.system.process import without_gc
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def _report(found: "Predicted", run: Path, config: PredictConfig, json: bool) ->
     if config.csv == STDOUT:
         typer.echo(table.csv_bytes(), nl=False)
     elif config.csv:
-        try:
-            write_file(config.csv, table.csv_bytes())
-        except OSError as error:
-            raise UserError(f"cannot write {config.csv}: {error.strerror}", "give another --csv") from None
+        write_output(config.csv, table.csv_bytes(), "--csv")
     if json:
         for record in table.records():
             typer.echo(json_format.dumps(record))

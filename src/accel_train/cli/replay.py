@@ -59,7 +59,7 @@ def replay(config: ReplayConfig, origins: dict[str, str], run: Run, update: Upda
     if launched_rank() > 0:
         return
     if config.show:
-        write_sheet(config.show, _title(found), found.images)
+        write_sheet(config.show, _title(found), found.images, "--show")
     if json:
         typer.echo(json_format.dumps(portable(_record(found)), allow_nan=False))
     else:

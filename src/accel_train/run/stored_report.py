@@ -22,6 +22,7 @@ from accel_train.run.evaluate import evaluate
 from accel_train.run.report import stored_predictions, write_report
 from accel_train.run.report_pictures import Images
 from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.os_errors import cannot_write
 from accel_train.system.run_around import run_that_writes
 
 _EVALUATED = ("data", "labels", "data_dir", "model", "device")
@@ -72,7 +73,7 @@ class StoredReport:
         try:
             self.notes = write_report(self.path, self.folder, predictions, images, weights=weights, notes=self.notes)
         except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror}", "give another --output") from None
+            raise cannot_write(self.path, "--output", error) from None
 
     def _note(self, lacking: str, error: UserError) -> None:
         self.notes = [*self.notes, f"{lacking}: {error.message}; {error.hint}"]

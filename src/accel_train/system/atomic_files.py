@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from accel_train.errors import UserError
+from accel_train.system.os_errors import cannot_write
 from accel_train.system.run_around import run_that_writes
 
 PARTIAL = ".tmp_"
@@ -67,6 +68,18 @@ def write_file(path: Path, data: bytes) -> None:
         if isinstance(error, OSError) and error.filename is None:  # that of a write names no file
             error.filename = str(path)
         raise
+
+
+def write_output(path: Path, content: bytes, option: str) -> None:
+    """Write a file that an option names.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        write_file(path, content)
+    except OSError as error:
+        raise cannot_write(path, option, error) from None
 
 
 def is_partial(name: str, finished: str) -> bool:
