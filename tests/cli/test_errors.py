@@ -1,5 +1,6 @@
 """A user's mistake gives one error line, one hint line and exit code 2, and writes nothing."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from helpers.cli import Call, assert_refused, in_process, write_pictures
 from helpers.runner import Ended, Runner
 
+from accel_train.cli import app
 from accel_train.config.fields import help_of
 from accel_train.config.options import TrainConfig
 
@@ -562,3 +564,19 @@ def test_launched_processes_report_an_error_once(
     assert [line.partition(":")[0] for line in ours] == ["error", "hint"], ended.err
     assert word in ours[0]
     assert list(run.folder.glob("runs")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["--debug", "train"], "start the same command again: a run resumes from its last checkpoint"),
+        (["predict", "train"], "start the same command again"),
+        (["pack"], "start the same command again"),
+    ],
+)
+def test_full_disk_of_a_command_that_is_no_run_speaks_of_none(
+    words: list[str], again: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["accel_train", *words])
+    assert app._explain(OSError(errno.EROFS, "", "/nowhere/file")) == 2
+    assert capsys.readouterr().err.endswith(f"\nhint: make / usable, then {again}\n")

@@ -125,7 +125,7 @@ def test_check_that_finds_a_difference_fails(trained: Runner) -> None:
         ("--format safetensors --check", "--check has no effect on --format safetensors: it holds weights only"),
         ("--data photos", "--data has no effect without --check"),
         ("--data-dir photos", "--data-dir has no effect without --check"),
-        ("--output /proc/export", "cannot write to /proc/export: No such file or directory"),
+        ("--output /proc/export", "cannot write /proc/export: No such file or directory"),
         ("--output digits", "--output digits is in the folder of the run "),
         (
             "--output photos/val/china/0.jpg",

@@ -93,7 +93,8 @@ def test_loss_that_does_not_fall_gives_exit_code_1(place: Runner) -> None:
 
 
 def test_notes_of_the_run_that_do_not_apply_to_the_test_are_left_out(run: Runner) -> None:
-    ended = run("find-lr", "--limit", "64", "--batch-size", "64", "--lr", "3", "--device", "cpu")
+    (run.folder / "high.yaml").write_text("lr: 3\nlimit: 64\nbatch_size: 64\n")
+    ended = run("find-lr", "--config", "high.yaml", "--device", "cpu")
     assert (ended.code, ended.err) == (1, "")  # few updates, and a rate above the limit, which the test replaces
     assert ended.out.splitlines()[-1] == (
         "it rises after too few updates: try --epochs 100 --updates 100 or --batch-size 32"
@@ -122,7 +123,7 @@ def test_rate_above_the_default_of_the_highest_is_refused(run: Runner) -> None:
 
 def test_command_overrides_the_rule_of_a_file(run: Runner) -> None:
     (run.folder / "my options.yaml").write_text("limit: 480\nbatch_size: 48\nlr_scaling: sqrt\nmax_lr: 0.001\n")
-    ended = run("find-lr", "--config", "my options.yaml", "--epochs", "12", "--device", "cpu", "--lr", "3")
+    ended = run("find-lr", "--config", "my options.yaml", "--epochs", "12", "--device", "cpu")
     assert ended.code == 0, ended.err
     words = shlex.split(ended.out.splitlines()[-1].removeprefix("next: accel_train "))
     (lr,) = re.findall(r"suggested peak .*: (.*)", ended.out)
@@ -131,3 +132,18 @@ def test_command_overrides_the_rule_of_a_file(run: Runner) -> None:
     shown = run(*words, "--dry-run")
     assert shown.code == 0, shown.err
     assert re.search(rf"peak.*\b{lr}\b|{lr} at 48", shown.out), shown.out
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("--lr 0.1", "give --start-lr and --end-lr"),
+        ("--max-lr 0.1", "give --end-lr"),
+        ("--lr-scaling none", "leave it out: the suggestion is for the batch"),
+        ("--lr-base-batch 64", "leave it out: the suggestion is for the batch"),
+    ],
+)
+def test_rate_of_the_run_is_refused(run: Runner, option: str, fix: str) -> None:
+    ended = run("find-lr", *option.split())
+    assert ended.code == 2
+    assert_refused(ended, f"{option} has no effect: find-lr tries rising rates, from --start-lr to --end-lr", fix)

@@ -61,7 +61,7 @@ def test_underscores_are_dashes(call: Call, options: str) -> None:
         ("train --exact=maybe", "--exact maybe is neither true nor false"),
         ("train --no_exact 2", "--no-exact 2 is neither true nor false"),
         ("train --dry-run tru", "--dry-run tru is neither true nor false"),
-        ("train --json=", "--json  is neither true nor false"),
+        ("train --json=", "--json '' is neither true nor false"),
         ("bench --compile perhaps", "--compile perhaps is neither true nor false"),
         ("evaluate RUN --json=maybe", "--json maybe is neither true nor false"),
         ("train --batch_sie 3", "there is no option --batch_sie"),
@@ -99,3 +99,67 @@ def test_augment_on_the_command_line_replaces_all_augmentation_of_a_file(call: C
     assert [config[name] for name in names] == ["light", "0", "0.0", "[0.5, 1.0]", "3"]
     config = resolved(call, "--config", str(tmp_path / "my.yaml"), "--no-random-crop", "--trivial-augment", "true")
     assert [config[name] for name in ("random_crop", "trivial_augment", "rotate")] == ["false", "true", "10.0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["check", ""], "DATA"),
+        (["pack", "photos", ""], "DST"),
+        (["pack", "", "packed"], "SRC"),
+        (["predict", "run", "a.png", ""], "PATH"),
+        (["predict", "run", "--", ""], "PATH"),
+        (["evaluate", ""], "RUN"),
+        (["compare", "run", ""], "RUN"),
+        (["runs", ""], "FOLDER"),
+        (["recipes", ""], "NAME"),
+        (["report", "run", "--output="], "--output"),
+        (["export", "run", "--output", ""], "--output"),
+        (["train", "--config", ""], "--config"),
+        (["train", "--weights", ""], "--weights"),
+        (["train", "--model", ""], "--model"),
+        (["preview", "--data_dir", ""], "--data-dir"),
+        (["bench", "--png", ""], "--png"),
+        (["check", "photos", "--labels", ""], "--labels"),
+        (["job", "slurm", "--", "--output", ""], "--output"),
+        (["train", ""], "an argument"),
+    ],
+)
+def test_empty_value_is_refused(call: Call, words: list[str], named: str) -> None:
+    ended = call(*words)
+    assert ended.code == 2
+    assert ended.err.startswith(f"error: {named} is empty; is a variable of the shell unset?\n")
+    assert_refused(ended)
+
+
+def test_empty_word_that_is_no_value_is_named(call: Call) -> None:
+    for words, named in (
+        (("",), "command ''"),
+        (("train", "--exact", ""), "--exact ''"),
+        (("job", "slurm", "--", ""), "''"),
+    ):
+        assert_refused(call(*words), named)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("report run --output -", "file"),
+        ("preview --output -", "file"),
+        ("evaluate run --predictions -", "file"),
+        ("replay run --update 1 --show -", "file"),
+        ("schedule --png -", "file"),
+        ("find-lr --png -", "file"),
+        ("compare a b --png -", "file"),
+        ("bench --png -", "file"),
+        ("export run --output -", "folder"),
+        ("train --output -", "folder"),
+        ("job slurm -- --output -", "folder"),
+        ("pack photos -", "folder"),
+    ],
+)
+def test_file_or_folder_is_not_standard_output(call: Call, tmp_path: Path, words: str, kind: str) -> None:
+    ended = call(*words.split())
+    assert ended.code == 2
+    assert_refused(ended, f" -: a {kind} is written, not standard output", f"the name of a {kind}")
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from helpers.cli import Call, in_process, write_pictures
 from helpers.runner import LAUNCHERS, Runner, clean_environment, without_report
 from helpers.screen import Screen
 from helpers.terminal import OnTerminal
+from helpers.tiny_mnist import tiny_mnist
 
 
 @pytest.fixture
@@ -201,7 +202,11 @@ def test_dry_run_prints_the_banner_and_writes_nothing(call: Call, tmp_path: Path
 
 def test_printed_config_can_be_read_back(call: Call, tmp_path: Path) -> None:
     flags = ("--schedule", "step", "--milestones", "2", "--milestones", "2.5", "--lr", "1e-3", "--precision", "bf16")
-    printed = call("train", "--print-config", *flags, "--data-dir", "with: colon # and hash", "--device", "cpu")
+    data = ("--data", "fashion-mnist", "--data-dir", "with: colon # and hash")
+    (tmp_path / data[-1]).mkdir()
+    for name, content in tiny_mnist().items():
+        (tmp_path / data[-1] / name).write_bytes(content)
+    printed = call("train", "--print-config", *flags, *data, "--device", "cpu")
     (tmp_path / "again.yaml").write_text(printed.out, encoding="utf-8")
 
     again = call("train", "--print-config", "--config", "again.yaml", "--device", "cpu")
@@ -213,9 +218,9 @@ def test_printed_config_can_be_read_back(call: Call, tmp_path: Path) -> None:
     assert resolved["milestones"] == [2.0, 2.5]
     assert resolved["data_dir"] == "with: colon # and hash"
     assert "lr: 0.001  # flag\n" in printed.out
-    assert "epochs: 20  # default for digits\n" in printed.out
+    assert "epochs: 10  # default for fashion-mnist\n" in printed.out
     assert "lr: 0.001  # again.yaml\n" in again.out
-    assert [path.name for path in tmp_path.iterdir()] == ["again.yaml"]
+    assert {path.name for path in tmp_path.iterdir()} == {"again.yaml", data[-1]}
 
 
 def test_flags_override_a_config(call: Call, tmp_path: Path) -> None:

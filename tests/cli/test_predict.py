@@ -276,3 +276,16 @@ def test_progress_goes_to_stderr(predict: Call, monkeypatch: pytest.MonkeyPatch)
         *(f"new/ape/{number}.png" for number in range(2)),
         *(f"new/bee/{number}.png" for number in range(3)),
     ]
+
+
+def test_csv_goes_to_standard_output(place: Runner) -> None:
+    to_file = place("predict", "run", "new", "--top-k", "2", "--csv", "here.csv")
+    for processes in (1, 2):
+        ended = place("predict", "run", "new", "--top-k", "2", "--csv", "-", processes=processes)
+        assert ended.code == to_file.code == 1
+        assert ended.out == (place.folder / "here.csv").read_text(encoding="utf-8")
+        assert ended.err == to_file.err.replace(", written to here.csv", "")
+    assert not (place.folder / "-").exists()
+    (place.folder / "here.csv").unlink()
+    both = place("predict", "run", "new", "--csv", "-", "--json")
+    assert_refused(both, "--csv - and --json both write to standard output", "leave one out")

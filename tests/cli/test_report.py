@@ -183,3 +183,8 @@ def test_report_of_what_is_no_run_is_refused(place: Runner, call: Call) -> None:
     assert_refused(call("report", "run", "--output", "other/report.html"), "is the report of another run")
     (place.folder / "run/predictions.csv").write_text("image\n")
     assert_refused(call("report", "run"), "run/predictions.csv is not a table of predictions")
+
+
+def test_folder_of_data_sets_without_effect_is_refused(call: Call) -> None:
+    for words in (("report", "run"), ("report", "run", "--data", "digits"), ("evaluate", "run", "--data", "photos")):
+        assert_refused(call(*words, "--data-dir", "sets"), "--data-dir sets has no effect on", "leave it out")

@@ -1,10 +1,12 @@
 """Plots the results of a benchmark as a PNG."""
 
+import io
 import math
 from collections import defaultdict
 from pathlib import Path
 
 from accel_train.bench.results import Row
+from accel_train.system.atomic_files import write_output
 
 
 def plot(path: Path, title: str, rows: list[Row]) -> None:
@@ -30,4 +32,6 @@ def plot(path: Path, title: str, rows: list[Row]) -> None:
     axes.set_xticks([], minor=True)
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, format="png", dpi=150)
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=150)
+    write_output(path, content.getvalue(), "--png")

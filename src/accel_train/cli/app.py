@@ -110,7 +110,8 @@ def _explain_failure(error: Exception) -> int:
     if launched() and (lost := what_was_lost(error)):
         write_to_stderr(f"rank {launched_rank()} exiting: {lost}\n")
         return 1
-    if explained := os_errors.explain(error):
+    is_train = next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "train"
+    if explained := os_errors.explain(error, again=os_errors.RESUME if is_train else os_errors.AGAIN):
         if local_rank() == 0 or not _told_by_local_rank_0():
             name = getattr(error, "filename", None)
             _print_error(f"cannot use {name}: {explained.reason}" if name else explained.reason, explained.hint)

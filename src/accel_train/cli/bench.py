@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from accel_train.bench.results import Row, Setting
 from accel_train.cli.options import with_options
-from accel_train.config.fields import AugmentLevel, Config, Device, Precision, expand_home
+from accel_train.config.fields import AugmentLevel, Config, Device, Name, Precision, expand_home
 from accel_train.distributed.launcher import check_alone, runnable
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity, write_to_stderr
@@ -37,9 +37,9 @@ class BenchConfig(Config):
     """Precisions, such as fp32,bf16."""
     compile: bool = False
     """Also measure the compiled model."""
-    model: str = "cnn"
+    model: Name = "cnn"
     """Model, as for train."""
-    data: str | None = None
+    data: Name | None = None
     """Data, as for train. Default: synthetic images of 1 × 28 × 28, the size of FashionMNIST's."""
     augment: AugmentLevel = "none"
     """Augmentation, as for train."""

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 import typer.core
 
-from accel_train.cli.options import OptionsWithValues
+from accel_train.cli.option_values import OptionsWithValues
 from accel_train.config.import_string import import_object
 
 _NAMES = (

@@ -19,6 +19,7 @@ from accel_train.cli.train_command import train_command
 from accel_train.config.find_lr_options import FindLrConfig
 from accel_train.config.options import TYPED
 from accel_train.distributed.launcher import processes_to_start, start_processes
+from accel_train.errors import UserError
 from accel_train.history.chart import Curve, chart_lines
 from accel_train.loggers.jsonl import portable
 from accel_train.loggers.text import learning_rate, loss, printable, quantity, quoted
@@ -32,8 +33,13 @@ _NOTHING_FOUND = 1
 """Exit code."""
 _ABOVE_START = 1.1
 """Times the loss at the start: the highest that the chart shows."""
-_REPLACED = frozenset({"lr", "lr_scaling", "lr_base_batch", "max_lr"})
-"""Options that the suggestion replaces."""
+_REPLACED = {
+    "lr": "leave it out, or give --start-lr and --end-lr",
+    "lr_scaling": "leave it out: the suggestion is for the batch of the test",
+    "lr_base_batch": "leave it out: the suggestion is for the batch of the test",
+    "max_lr": "leave it out, or give --end-lr",
+}
+"""Options that the suggestion replaces, and what to do instead of giving them."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line on stdout.")]
 
@@ -44,6 +50,7 @@ def find_lr(config: FindLrConfig, origins: dict[str, str], json: Json = False) -
 
     The updates are those of the run that `accel_train train` would start with the same options. Nothing is saved.
     """
+    _refuse_rates(config, origins)
     count = processes_to_start(config.processes)
     if sys.stderr.isatty():  # its result alone goes to files and pipes
         print_first_line(f"LR range test on {config.data}", sys.stderr)
@@ -68,6 +75,18 @@ def find_lr(config: FindLrConfig, origins: dict[str, str], json: Json = False) -
             say(printable(line))
     if found.lr is None:
         raise typer.Exit(_NOTHING_FOUND)
+
+
+def _refuse_rates(config: FindLrConfig, origins: Mapping[str, str]) -> None:
+    """Refuse what the test replaces; a file or recipe may have it, as it is that of the run.
+
+    Raises:
+        UserError: such an option is given.
+    """
+    for name, fix in _REPLACED.items():
+        if origins.get(name) in TYPED:
+            given = f"--{name.replace('_', '-')} {getattr(config, name)}"
+            raise UserError(f"{given} has no effect: find-lr tries rising rates, from --start-lr to --end-lr", fix)
 
 
 def _shown(test: "RangeTest") -> "Iterator[Tried]":
@@ -133,14 +152,14 @@ def _next(config: FindLrConfig, origins: Mapping[str, str], test: "RangeTest", f
     if config.png:
         yield f"plot: {quoted(config.png)}"
     if found.lr is not None:
-        words = [*train_command(config, origins, without=_REPLACED), *_rate_options(origins, test, found.lr)]
+        words = [*train_command(config, origins, without=_REPLACED.keys()), *_rate_options(origins, test, found.lr)]
         yield f"next: {shlex.join(words)}"
 
 
 def _rate_options(origins: Mapping[str, str], test: "RangeTest", lr: float) -> Iterator[str]:
     """Yield the options that make it the peak at this global batch, whatever rule a file or recipe has."""
     yield from ("--lr", f"{lr:g}")
-    from_file = {name for name in _REPLACED if origins.get(name, TYPED[0]) not in TYPED} - {"lr"}
+    from_file = (_REPLACED.keys() & origins.keys()) - {"lr"}
     if from_file:
         yield from ("--lr-scaling", "linear", "--lr-base-batch", str(test.plan.global_batch))
     if "max_lr" in from_file:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accel_train.system.atomic_files import write_file
+from accel_train.system.atomic_files import write_output
 
 if TYPE_CHECKING:
     from accel_train.training.lr_range import Suggestion, Tried
@@ -16,7 +16,7 @@ def plot_range(path: Path, title: str, tried: Sequence["Tried"], suggestion: "Su
     """Write the loss of each update by its learning rate, and the suggestion as a vertical line.
 
     Raises:
-        OSError: the file cannot be written.
+        UserError: the file cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -33,4 +33,4 @@ def plot_range(path: Path, title: str, tried: Sequence["Tried"], suggestion: "Su
     axes.legend()
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=120)
-    write_file(path, content.getvalue())
+    write_output(path, content.getvalue(), "--png")

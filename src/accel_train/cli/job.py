@@ -1,12 +1,14 @@
 """The command ``job``, with a command for each kind of cluster."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from accel_train.cli.options import OptionsWithValues, with_options
+from accel_train.cli.option_values import OptionsWithValues
+from accel_train.cli.options import with_options
 from accel_train.cli.train import Json, Quiet, Verbose
 from accel_train.config.early_check import check_plan
 from accel_train.config.job_panel import HuggingFaceJob, KubernetesJob, SageMakerJob, SlurmJob
@@ -30,6 +32,8 @@ _LEAST_GPUS_OF_DP = 2
 
 class _JobCommand(OptionsWithValues):
     """A command that explains where the options of train belong."""
+
+    passes_on = "train"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -61,7 +65,9 @@ def _checked(
         UserError or TyperException: one is unknown, or has a value that is refused, or contradicts the job.
     """
     if words and not words[0].startswith("-"):
-        raise UserError(f"unexpected {words[0]} after --", "write only the options of train there, such as --epochs 5")
+        raise UserError(
+            f"unexpected {shlex.quote(words[0])} after --", "write only the options of train there, such as --epochs 5"
+        )
     found: list[tuple[TrainConfig, dict[str, str], dict[str, bool]]] = []
 
     @with_options(TrainConfig, many=True)

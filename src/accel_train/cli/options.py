@@ -3,7 +3,7 @@
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +20,6 @@ from accel_train.recipes import read as recipes
 Command = Callable[..., None]
 _MOST_OF_CHOICES = 18
 """Characters of a line."""
-_OPPOSITES = "Most flags (<bool>) have an opposite: --no-NAME."
-_TRUTH = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 _ConfigFile = Annotated[
     Path | None,
@@ -43,64 +41,6 @@ _Recipe = Annotated[
         autocompletion=lambda incomplete: [name for name in recipes.names() if name.startswith(incomplete)],
     ),
 ]
-
-
-class OptionsWithValues(typer.core.TyperCommand):
-    """A command that also accepts ``--flag true`` and ``--batch_size 32``: SageMaker passes options so."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, list(_usual_form(args, self.get_params(ctx))))
-        except typer.TyperException as error:
-            error.ctx = ctx  # type: ignore[attr-defined] # a missing value has none
-            raise
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show flags without their --no- names, whose column would cut off other names on 80 columns."""
-        flags = [option for option in self.params if option.secondary_opts]
-        shown = any(not getattr(flag, "hidden", False) for flag in flags)
-        names, epilog = [flag.secondary_opts for flag in flags], self.epilog
-        for flag in flags:
-            flag.secondary_opts = []
-        self.epilog = "\n\n".join(filter(None, (_OPPOSITES if shown else "", epilog)))
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.epilog = epilog
-            for flag, secondary in zip(flags, names, strict=True):
-                flag.secondary_opts = secondary
-
-
-def _usual_form(words: Sequence[str], parameters: Sequence[Any]) -> Iterator[str]:
-    """Yield arguments with dashes in the names of options, and ``--flag``, ``--no-flag`` or nothing for a flag's value.
-
-    Raises:
-        UserError: the value of a flag is neither true nor false.
-    """
-    options = {name: option for option in parameters for name in (*option.opts, *option.secondary_opts)}
-    has_arguments = any(parameter.param_type_name == "argument" for parameter in parameters)
-    left = list(words)
-    while left:
-        if (word := left.pop(0)) == "--":
-            yield from (word, *left)
-            return
-        name, equals, value = word.partition("=")
-        if name.startswith("--") and name.replace("_", "-") in options:
-            name = name.replace("_", "-")
-        option = options.get(name)
-        if option is None or not getattr(option, "is_flag", False):
-            yield name + equals + value
-            continue
-        following = left[0] if left else "-"
-        if not equals and (following.lower() in _TRUTH or not (has_arguments or following.startswith("-"))):
-            equals, value = "=", left.pop(0)
-        if not equals:
-            yield name
-        elif value.lower() not in _TRUTH:
-            raise UserError(f"{name} {value} is neither true nor false", f"write {name}, {name} true or {name} false")
-        else:
-            wanted = _TRUTH[value.lower()] == (name in option.opts)
-            yield from (option.opts if wanted else option.secondary_opts)[:1]
 
 
 def _show_all(context: typer.Context, wanted: bool) -> None:

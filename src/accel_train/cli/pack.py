@@ -14,6 +14,7 @@ from accel_train.distributed.environment import available_cores
 from accel_train.distributed.launcher import check_alone
 from accel_train.errors import UserError
 from accel_train.loggers.text import printable, quantity, quoted
+from accel_train.system.atomic_files import refuse_stdout
 from accel_train.system.process import without_gc
 from accel_train.system.signals import StopSignals
 
@@ -70,6 +71,7 @@ def pack(  # noqa: PLR0913, PLR0917 - an option each
 
     signals: StopSignals = context.obj
     source, destination = expand_home(source), expand_home(destination)
+    refuse_stdout(destination, "DST", "folder")
     cores = workers or available_cores()
     labels_from = LabelsFrom(labels and expand_home(labels), label_column)
     skip = partial(_leave_out, max_pixels=max_pixels, workers=cores) if on_bad_image == "skip" else None

@@ -19,7 +19,7 @@ from accel_train.distributed.environment import launched_rank
 from accel_train.distributed.launcher import processes_to_start, start_processes
 from accel_train.errors import UserError
 from accel_train.loggers.text import printable, quantity, quoted
-from accel_train.system.atomic_files import write_file
+from accel_train.system.atomic_files import STDOUT, write_output
 from accel_train.system.process import without_gc
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ _NONE = "–"
 @with_options(PredictConfig)
 def predict(config: PredictConfig, origins: dict[str, str], run: Run, path: Paths, json: Json = False) -> None:
     """Predict the classes of pictures, and list those that cannot be read; exit code 1 if any."""
+    if json and config.csv == STDOUT:
+        raise UserError(
+            "--csv - and --json both write to standard output", "leave one out, or give the name of a CSV file"
+        )
     count = processes_to_start(config.processes)
     if sys.stderr.isatty():  # its result alone goes to files and pipes
         print_first_line(f"predicting with {run}", sys.stderr)
@@ -83,11 +87,10 @@ def _report(found: "Predicted", run: Path, config: PredictConfig, json: bool) ->
     table = found.table
     for note in found.notes:
         _say(f"note: {note}")
-    if config.csv:
-        try:
-            write_file(config.csv, table.csv_bytes())
-        except OSError as error:
-            raise UserError(f"cannot write {config.csv}: {error.strerror}", "give another --csv") from None
+    if config.csv == STDOUT:
+        typer.echo(table.csv_bytes(), nl=False)
+    elif config.csv:
+        write_output(config.csv, table.csv_bytes(), "--csv")
     if json:
         for record in table.records():
             typer.echo(json_format.dumps(record))
@@ -96,7 +99,7 @@ def _report(found: "Predicted", run: Path, config: PredictConfig, json: bool) ->
             typer.echo(line)
     for line in _problem_lines(table, _ROWS_ON_A_TERMINAL if sys.stderr.isatty() else None):
         _say(line)
-    to_file = f", written to {quoted(config.csv)}" if config.csv else ""
+    to_file = f", written to {quoted(config.csv)}" if config.csv not in (None, STDOUT) else ""
     _say(f"{run} ({found.weights}): {_summary(table)}{to_file}")
     from accel_train.loggers.rows import RunConsole, print_rows  # imports Rich: not for --help
 

@@ -56,7 +56,7 @@ def _show_first_images(asked: TrainConfig, origins: dict[str, str], config: Prev
     try:
         shown = preview_run(asked, origins, config.images)
         title = _title(shown)
-        width, height = write_sheet(config.output, title, shown.images)
+        width, height = write_sheet(config.output, title, shown.images, "--output")
     except UserError as error:
         return error
     finally:

@@ -42,10 +42,10 @@ def replay(config: ReplayConfig, origins: dict[str, str], run: Run, update: Upda
 
     It starts from the checkpoint before the update, or from the beginning, with as many processes as the run.
     """
-    folder = expand_home(run)
-    count = processes_to_start(config.processes or _processes_of(folder))
     if config.show:
         refuse_unwritable(config.show, "--show", ".png")
+    folder = expand_home(run)
+    count = processes_to_start(config.processes or _processes_of(folder))
     if sys.stderr.isatty():
         print_first_line(f"replaying update {update:,} of {folder}", sys.stderr)
     if count > 1:
@@ -59,7 +59,7 @@ def replay(config: ReplayConfig, origins: dict[str, str], run: Run, update: Upda
     if launched_rank() > 0:
         return
     if config.show:
-        write_sheet(config.show, _title(found), found.images)
+        write_sheet(config.show, _title(found), found.images, "--show")
     if json:
         typer.echo(json_format.dumps(portable(_record(found)), allow_nan=False))
     else:

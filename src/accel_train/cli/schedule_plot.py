@@ -4,14 +4,15 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from accel_train.system.atomic_files import write_file
+from accel_train.report.drawing import start_at_zero
+from accel_train.system.atomic_files import write_output
 
 
 def plot_schedule(path: Path, title: str, points: Sequence[tuple[float, float]], updates_per_epoch: int) -> None:
     """Write the learning rate by update, with epochs on a second axis.
 
     Raises:
-        OSError: the file cannot be written.
+        UserError: the file cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -19,10 +20,10 @@ def plot_schedule(path: Path, title: str, points: Sequence[tuple[float, float]],
     axes = figure.add_subplot(xlabel="update", ylabel="learning rate")
     axes.set_title(title.replace("$", r"\$"), fontsize="medium")  # else mathematics
     axes.plot(*zip(*points, strict=True))
-    axes.set_ylim(bottom=0)
+    start_at_zero(axes)
     axes.grid(alpha=0.3)
     by_epoch = (lambda update: update / updates_per_epoch, lambda epoch: epoch * updates_per_epoch)
     axes.secondary_xaxis("top", functions=by_epoch).set_xlabel("epoch")
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=120)
-    write_file(path, content.getvalue())
+    write_output(path, content.getvalue(), "--png")

@@ -43,6 +43,8 @@ def _bad_value(error: Exception, message: str, parameter: Any) -> tuple[str, str
 def _extra_argument(context: Any, error: Exception, message: str) -> tuple[str, str]:
     """Explain a word that is no option: perhaps its name, or the value of one."""
     extra = message[message.index("(", len("Got unexpected extra argument(s)")) + 1 : -1]
+    if not extra.strip():
+        return "an argument is empty; is a variable of the shell unset?", f"see {context.command_path} --help"
     first, _, rest = (extra, "", "") if Path(extra).is_dir() else extra.partition(" ")
     names = [name for each in context.command.params for name in each.opts if name.startswith("--")]
     options = {"--data": first in DATA_DEFAULTS or Path(first).is_dir(), "--config": first.endswith((".yaml", ".yml"))}
@@ -57,7 +59,7 @@ def _extra_argument(context: Any, error: Exception, message: str) -> tuple[str, 
 
 def _unknown_command(context: Any, error: Exception, message: str) -> tuple[str, str]:
     name, commands = message.split("'")[1], list(context.command.commands)
-    return f"there is no command {name}", did_you_mean(
+    return f"there is no command {shlex.quote(name)}", did_you_mean(
         suggestions(name, commands, COMMANDS), f"the commands are {', '.join(commands)}"
     )
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from accel_train.config.fields import Config, PositiveInt, UserName, UserPath
+from accel_train.config.fields import Config, Name, OutputFolder, PositiveInt, UserName, UserPath
 from accel_train.errors import UserError
 
 
@@ -16,7 +16,7 @@ class ExportConfig(Config):
     format: Literal["onnx", "torch-export", "safetensors"] = "onnx"
     """onnx; torch-export: a .pt2 file for torch.export.load; safetensors: weights and config.json for timm or
     torchvision."""
-    output: UserPath | None = None
+    output: OutputFolder | None = None
     """Folder to write to. Default: RUN/export/FORMAT."""
     with_preprocessing: bool = False
     """Let the model take 8-bit pictures of any size and return probabilities: cropping, resizing and normalisation
@@ -35,7 +35,7 @@ class ExportConfig(Config):
     """Folder of data sets, as for train."""
     weights: Literal["last", "best"] | None = None
     """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
 
     @model_validator(mode="after")

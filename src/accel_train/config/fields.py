@@ -14,7 +14,7 @@ from accel_train.config.lr_schedule import RULES, SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.strategies import STRATEGIES
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.atomic_files import refuse_stdout, refuse_unwritable
 
 _MOST_WORKERS = 1024
 
@@ -39,7 +39,8 @@ def expand_home(path: Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises for an unknown user
 
 
-def _refuse_empty(name: object) -> object:
+def refuse_empty(name: object) -> object:
+    """Refuse a name or a path that is empty: as a path it would be the current folder."""
     if name == "":
         raise ValueError("the name is empty; is a variable of the shell unset?")
     return name
@@ -47,6 +48,11 @@ def _refuse_empty(name: object) -> object:
 
 def _refuse_unwritable_plot(path: Path) -> Path:
     refuse_unwritable(path, "--png", ".png")
+    return path
+
+
+def _refuse_stdout(path: Path) -> Path:
+    refuse_stdout(path, "--output", "folder")
     return path
 
 
@@ -58,13 +64,15 @@ _MOST = 2**53
 """Integers up to this are exact as floats."""
 PositiveInt = Annotated[int, Field(gt=0, le=_MOST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_MOST)]
-UserPath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(expand_home)]
+UserPath = Annotated[Path, BeforeValidator(refuse_empty), AfterValidator(expand_home)]
 """A path in which ~ is the home folder."""
+OutputFolder = Annotated[UserPath, AfterValidator(_refuse_stdout)]
+"""Value of ``--output`` where a folder is written."""
 Plot = Annotated[UserPath, AfterValidator(_refuse_unwritable_plot)]
 """Value of ``--png``: a PNG file that can be written."""
-Name = Annotated[str, BeforeValidator(_refuse_empty)]
+Name = Annotated[str, BeforeValidator(refuse_empty)]
 """A name that is given to us as it is."""
-UserName = Annotated[str, BeforeValidator(_refuse_empty), AfterValidator(_user_name)]
+UserName = Annotated[str, BeforeValidator(refuse_empty), AfterValidator(_user_name)]
 """A name, or a path in which ~ is the home folder."""
 
 

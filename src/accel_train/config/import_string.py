@@ -5,15 +5,16 @@ import importlib.util
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, TypeVar
 
 from accel_train.errors import UserError
 from accel_train.system import os_errors
 from accel_train.system.run_around import run_around
 
+T = TypeVar("T")
 LIBRARIES = frozenset({"hf", "timm"})
 """Prefixes of names that libraries give, as in timm:resnet50 and hf:mnist: no code of a user's."""
 CODE = ("model", "data")
@@ -90,6 +91,17 @@ def check_function(name: str, option: str) -> None:
     _explained(lambda: _import_function(name, option), name, option)
 
 
+def takes(name: str, option: str, keyword: str) -> bool:
+    """Import a user's function and return whether it is called with a keyword, if that is offered.
+
+    Raises:
+        UserError: the function cannot be imported; the message names `option`.
+    """
+    return keyword in _explained(
+        lambda: _accepted(_import_function(name, option), name, option, [keyword]), name, option
+    )
+
+
 def failed_in(error: Exception) -> str | None:
     """Return where an error was raised in users' code, such as ``nets.py, line 7, in forward``; None if it was not."""
     places = [
@@ -110,7 +122,7 @@ def _failed_layer(error: Exception) -> str | None:
     return f"--model {', '.join(_users_models)}, in {layers[-1]}" if layers and _users_models else None
 
 
-def _explained(run: Callable[[], Any], name: str, option: str) -> Any:
+def _explained(run: Callable[[], T], name: str, option: str) -> T:
     """Return what a function returns; raise what fails in a user's code as a UserError."""
     try:
         return run()
@@ -123,22 +135,26 @@ def _explained(run: Callable[[], Any], name: str, option: str) -> Any:
 
 
 def _call(function: Callable[..., Any], name: str, option: str, offered: Mapping[str, Any]) -> Any:
+    arguments = {key: offered[key] for key in _accepted(function, name, option, offered)}
     try:
-        signature = inspect.signature(function)
-    except ValueError as error:  # of some built-in functions
-        raise UserError(f"{option} {name}: {error}", "name a function that is written in Python") from None
-    parameters = signature.parameters.values()
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    accepted = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
-    arguments = {key: value for key, value in offered.items() if takes_all or key in accepted}
-    try:
-        signature.bind(**arguments)
+        inspect.signature(function).bind(**arguments)
     except TypeError as error:
         raise UserError(
             f"{option} {name}: {error}",
             f"it is called with the keyword arguments {', '.join(offered)}; make all others optional",
         ) from None
     return function(**arguments)
+
+
+def _accepted(function: Callable[..., Any], name: str, option: str, offered: Iterable[str]) -> list[str]:
+    """Return those of the offered keywords that a function accepts."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:  # of some built-in functions
+        raise UserError(f"{option} {name}: {error}", "name a function that is written in Python") from None
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    accepted = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    return [keyword for keyword in offered if takes_all or keyword in accepted]
 
 
 def _import_function(name: str, option: str) -> Callable[..., Any]:

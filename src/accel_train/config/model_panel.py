@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from accel_train.config.fields import Config, Everyday, Placement, UserName
+from accel_train.config.fields import Config, Everyday, Name, Placement, UserName
 from accel_train.errors import UserError
 
 
@@ -13,7 +13,7 @@ class Model(Config):
 
     panel = "Model"
 
-    model: Annotated[str | None, Everyday()] = None
+    model: Annotated[Name | None, Everyday()] = None
     """Network: cnn, mlp, airbench, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, timm:NAME,
     timm:hf-hub:OWNER/NAME or my.module:function. Default: by data set."""
     weights: Annotated[UserName, Everyday()] = "none"

@@ -34,7 +34,7 @@ from accel_train.config.optimizers import OPTIMIZERS, Rate
 from accel_train.config.strategy_panel import Strategy
 from accel_train.config.tracking_panel import Tracking
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.atomic_files import STDOUT, refuse_unwritable
 
 
 class TrainConfig(
@@ -100,7 +100,7 @@ class Evaluation(Config):
     """Column of the labels, as for train."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     weights: Literal["last", "best"] | None = None
     """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
@@ -128,10 +128,11 @@ class Prediction(Config):
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     """Name no class that is less probable, from 0 to 1. Default: no threshold."""
     csv: Annotated[UserPath | None, Placement()] = None
-    """CSV file to write, one row a picture: its name, classes and probabilities, or why it cannot be read."""
+    """CSV file to write, or - for standard output; one row a picture: its name, classes and probabilities, or why it
+    cannot be read."""
     weights: Literal["last", "best"] | None = None
     """Weights of the last epoch, or of the best one. Default: last, or best if the run has not finished."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     max_pixels: PositiveInt | None = None
     """Most pixels of a picture: one that has more is not decoded. Default: the run's."""
@@ -145,7 +146,7 @@ class Prediction(Config):
     @field_validator("csv")
     @classmethod
     def _is_file(cls, value: Path | None) -> Path | None:
-        if value is not None:
+        if value not in (None, STDOUT):
             refuse_unwritable(value, "--csv")
         return value
 
@@ -184,7 +185,7 @@ class ReportConfig(Config):
     """File with the labels of the pictures, likewise."""
     data_dir: UserPath | None = None
     """Folder of data sets, as for train."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     device: Annotated[Device, Placement()] = "auto"
     """Device that predicts the validation images, if the run has not done it."""

@@ -13,13 +13,13 @@ from accel_train.config.fields import (
     FreeOnResume,
     NonNegativeInt,
     OptimizerName,
+    OutputFolder,
     Placement,
     PositiveInt,
     Precision,
     RuleName,
     ScalingName,
     UserName,
-    UserPath,
     split_list,
 )
 from accel_train.errors import UserError
@@ -34,7 +34,7 @@ class Run(Config):
     """Passes over the training data. A resumed run may have more, not fewer. Default: by data set."""
     seed: Annotated[int, Field(ge=0, lt=2**63), Everyday()] = 0
     """Seed of weights, image order, augmentation and dropout."""
-    output: Annotated[UserPath | None, Everyday(), Placement()] = None
+    output: Annotated[OutputFolder | None, Everyday(), Placement()] = None
     """Run folder: a new or empty one, or that of the run to resume. Default: runs/DATA_MODEL_NUMBER."""
     exact: Annotated[bool, Everyday()] = False
     """Bit-identical results on any number of processes: fixed gradient reduction order, one thread by default."""

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from accel_train.config import panels
-from accel_train.config.fields import Config, Placement, PositiveInt, UserName, UserPath, Workers
+from accel_train.config.fields import Config, Name, Placement, PositiveInt, UserName, UserPath, Workers
 
 
 class Replay(Config):
@@ -17,7 +17,7 @@ class Replay(Config):
     """PNG file to write with the images of the update as the model was given them, at most 256."""
     data: UserName | None = None
     """The run's data, if they have moved."""
-    model: str | None = None
+    model: Name | None = None
     """my.module:function, if the run's model is your own. A run folder is not trusted to name code."""
     workers: Workers = "auto"
     """Loader workers per process, as for train."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from accel_train.config.fields import Config, Everyday, Placement, PositiveInt, StrategyName, split_list
+from accel_train.config.fields import Config, Everyday, Name, Placement, PositiveInt, StrategyName, split_list
 from accel_train.config.strategies import STRATEGY_OPTIONS
 
 
@@ -24,7 +24,7 @@ class Strategy(Config):
     pipeline_schedule: Annotated[Literal["gpipe", "1f1b"] | None, Placement()] = None
     """Order of the passes of a stage: forward and backward in turn (1f1b), which stores fewer activations, or all
     forward first (gpipe). Default: 1f1b."""
-    pipeline_split: Annotated[tuple[str, ...] | None, BeforeValidator(split_list), Placement()] = None
+    pipeline_split: Annotated[tuple[Name, ...] | None, BeforeValidator(split_list), Placement()] = None
     """Modules at which each stage but the first starts, such as layer3,fc. Default: by measured cost."""
 
     @property

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accel_train.config.import_string import import_object, is_function_name
+from accel_train.config.import_string import import_object, is_function_name, takes
 from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.data.packing.manifest import is_packed
 from accel_train.data.sources.base import DataSet, LabelsFrom, Listing, Request, Source, spread
@@ -82,6 +82,7 @@ _BY_FORM: tuple[tuple[Callable[[str], bool], Opener], ...] = (
 )
 """Sources recognized by the form of the name; the first match is opened."""
 _TAKE_VAL_FRACTION: tuple[Opener, ...] = (_open_packed, _open_folder, _open_hugging_face)
+_TAKE_DIRECTORY: tuple[Opener, ...] = tuple(opener for opener in PUBLISHED.values() if opener is not open_digits)
 _USUAL_LABELS = LabelsFrom()
 
 
@@ -114,6 +115,24 @@ def open_data(
         raise UserError(f"--label-column {labels.column} has no effect without a file of --labels", "leave it out")
     data = opener(Request(name, directory, val_fraction, seed, labels, with_test, download))
     return replace(data, train=spread(data.train, limit), val=spread(data.val, limit))
+
+
+def refuse_unused_directory(name: str, directory: Path | None) -> None:
+    """Refuse a folder of --data-dir that a data set does not use.
+
+    Raises:
+        UserError: it is neither downloaded there nor a function that takes `data_dir`; or there is no such data set.
+    """
+    if directory is None or (opener := _find_opener(name)) in _TAKE_DIRECTORY:
+        return
+    refused = f"--data-dir {quoted(directory)} has no effect on {quoted(name)}"
+    if opener is not open_function:
+        kept = f"leave it out, or give a folder of pictures as --data {quoted(directory)}"
+        if is_hub_name(name):
+            kept = "leave it out, and set HF_HOME to the folder of downloads of the library datasets"
+        raise UserError(f"{refused}, which is not downloaded to it", kept)
+    if not takes(name, "--data", "data_dir"):
+        raise UserError(f"{refused}, which does not take it", "leave it out, or add the parameter data_dir")
 
 
 def list_encoded(name: str, labels: LabelsFrom) -> "Listing[FolderSource] | Listing[TableSource]":

@@ -20,6 +20,7 @@ from accel_train.export.weights_files import as_json, loading_lines, write_weigh
 from accel_train.history.files import EXPORT
 from accel_train.run.inference import RunModel, open_run
 from accel_train.system.atomic_files import PARTIAL, sync
+from accel_train.system.os_errors import cannot_write, number_of
 from accel_train.system.run_around import run_around
 
 PREPROCESSING = "preprocessing.json"
@@ -65,8 +66,10 @@ def export(run_folder: Path, config: ExportConfig) -> Exported:
     lines = loading_lines(run, str(folder)) if graph is None else []
     try:
         files = _write(folder, run, graph, config)
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}", "give another --output") from None
+    except Exception as error:
+        if number_of(error) is None:  # safetensors and torch have types of their own for errors of the system
+            raise
+        raise cannot_write(folder, "--output", error) from None
     compared = compare(files[0], graph, run, source, half=config.half) if graph and source else None
     example = folder / EXAMPLE if graph else None
     return Exported(folder, tuple(files), run.weights, run.notes, graph, example, tuple(lines), compared)

@@ -30,20 +30,19 @@ def chart_lines(
         return
     xs, ys = zip(*(point for curve in curves for point in curve.points), strict=True)
     low, high = min(ys), max(ys)
-    labels = [f"{value:.4g}" for value in (high, low)]
-    margin = max(map(len, labels))
+    labels = {0: f"{high:.4g}", height - 1: f"{low:.4g}"} if high > low else {height // 2: f"{low:.4g}"}
+    margin = max(map(len, labels.values()))
     columns = max(10, width - margin - 2)
     rows = [[" "] * columns for _ in range(height)]
     for curve in curves:
         for column in range(columns):
             x = min(xs) + (max(xs) - min(xs)) * column / (columns - 1)
             if (y := _at(curve, x)) is not None:
-                row = round((high - y) / ((high - low) or 1) * (height - 1))
+                row = round((high - y) / (high - low) * (height - 1)) if high > low else height // 2
                 rows[row][column] = curve.letter if rows[row][column] == " " else _SEVERAL
     yield title
     for number, cells in enumerate(rows):
-        label = labels[0] if number == 0 else labels[1] if number == height - 1 else ""
-        yield f"{label.rjust(margin)} |{''.join(cells)}".rstrip()
+        yield f"{labels.get(number, '').rjust(margin)} |{''.join(cells)}".rstrip()
     first, last = x_text(min(xs)), x_text(max(xs))
     yield " " * (margin + 2) + first + last.rjust(columns - len(first))
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accel_train.history.run import RunHistory
-from accel_train.system.atomic_files import write_file
+from accel_train.system.atomic_files import write_output
 
 
 def plot_runs(path: Path, runs: Mapping[str, RunHistory]) -> None:
     """Write the losses and accuracies of runs, by their name in the legend.
 
     Raises:
-        OSError: the file cannot be written.
+        UserError: the file cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -37,4 +37,4 @@ def plot_runs(path: Path, runs: Mapping[str, RunHistory]) -> None:
     content = io.BytesIO()
     with warnings.catch_warnings(action="ignore"):  # of letters that the font lacks
         figure.savefig(content, format="png", dpi=120)
-    write_file(path, content.getvalue())
+    write_output(path, content.getvalue(), "--png")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accel_train.errors import UserError, shown
-from accel_train.system.atomic_files import refuse_unwritable, write_file
+from accel_train.system.atomic_files import refuse_stdout, refuse_unwritable, write_file
 from accel_train.system.regular_files import read_regular
 
 COLUMNS = ("image", "label", "predicted", "confidence", "label_probability", "label_rank")
@@ -56,6 +56,7 @@ def check_predictions_file(path: Path, option: str) -> None:
     Raises:
         UserError: its ending is not known, its folder cannot be written to or a library is missing.
     """
+    refuse_stdout(path, option)
     if _ending(path) not in (_CSV, *_PARQUET):
         raise UserError(f"{option} {path}: the table is a CSV or Parquet file", "end its name with .csv or .parquet")
     refuse_unwritable(path, option, of_run="predictions.csv")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from accel_train.events import EpochEnd
 from accel_train.history.metrics_file import Metrics
 from accel_train.loggers.text import learning_rate
-from accel_train.report.drawing import BLUE, MUTED, ORANGE, as_svg, new_figure
+from accel_train.report.drawing import BLUE, MUTED, ORANGE, as_svg, new_figure, start_at_zero
 
 _FEW_EPOCHS = 40
 """As many are marked one by one."""
@@ -118,7 +118,7 @@ def _label_values(axes: object, *, percent: bool, logarithmic: bool) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: learning_rate(value)))
         if not logarithmic:
             axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=_STEPS))
-            axes.set_ylim(bottom=0)
+            start_at_zero(axes)
         axes.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -23,6 +23,8 @@ _VARIABLES = {
 _INCHES = (5.2, 3.0)
 _POINTS = 10.5
 """Font size in a figure of 374 points: still readable if the figure is as wide as a phone."""
+_MARGIN = 0.08
+"""Share of the height above the highest value."""
 _STYLE = {
     "svg.fonttype": "none",  # text remains text
     "svg.hashsalt": "accel_train",
@@ -61,6 +63,12 @@ def new_figure(inches: tuple[float, float] = _INCHES) -> "tuple[Figure, Axes]":
     with rc_context(_STYLE):
         figure = Figure(figsize=inches, layout="constrained")
         return figure, figure.add_subplot()
+
+
+def start_at_zero(axes: "Axes") -> None:
+    """Let the vertical axis go from 0 to above the highest value: also a curve that hardly falls is below the edge."""
+    top = float(axes.dataLim.y1)
+    axes.set_ylim(0, (1 + _MARGIN) * top if top > 0 else 1)
 
 
 def as_svg(figure: "Figure", name: str, description: str) -> str:

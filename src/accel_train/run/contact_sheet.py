@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from accel_train.errors import UserError
 from accel_train.loggers.text import printable
-from accel_train.system.atomic_files import write_file
+from accel_train.system.atomic_files import write_output
 
 _LEAST_SIDE = 96
 """Smaller images are enlarged, so that captions fit."""
@@ -31,8 +30,10 @@ class Captioned:
     caption: tuple[str, ...]
 
 
-def write_sheet(path: Path, title: Sequence[str], images: Sequence[Captioned]) -> tuple[int, int]:
+def write_sheet(path: Path, title: Sequence[str], images: Sequence[Captioned], option: str) -> tuple[int, int]:
     """Write a PNG of images in rows, as near to a square as they allow; return its width and height.
+
+    `option` has named the file.
 
     Raises:
         UserError: it cannot be written.
@@ -40,10 +41,7 @@ def write_sheet(path: Path, title: Sequence[str], images: Sequence[Captioned]) -
     sheet = _draw(title, images)
     content = io.BytesIO()
     sheet.save(content, "PNG")
-    try:
-        write_file(path, content.getvalue())
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "give another --output") from None
+    write_output(path, content.getvalue(), option)
     return sheet.size
 
 

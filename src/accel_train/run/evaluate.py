@@ -19,6 +19,7 @@ from accel_train.metrics.predictions import Predictions, check_predictions_file,
 from accel_train.run.evaluation_data import open_evaluation_data
 from accel_train.run.inference import RunModel, inference_loader, on_device, open_run, start_inference
 from accel_train.run.same_data import refuse_other_ranks
+from accel_train.system.os_errors import cannot_write
 from accel_train.system.run_around import run_that_writes
 from accel_train.training import evaluate as evaluation
 from accel_train.training.metrics import TOP, Means
@@ -139,4 +140,4 @@ def _write(predictions: Predictions, path: Path | None) -> None:
     try:
         write_predictions(path, predictions)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "give another --predictions") from None
+        raise cannot_write(path, "--predictions", error) from None

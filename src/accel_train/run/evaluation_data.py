@@ -8,7 +8,7 @@ from accel_train.checkpoints.run_folder import Description
 from accel_train.config.import_string import is_function_name, trusted
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
 from accel_train.data.contents import Contents, changes, contents_of, files_of
-from accel_train.data.open import is_folder, is_path, open_data, open_for_evaluation
+from accel_train.data.open import is_folder, is_path, open_data, open_for_evaluation, refuse_unused_directory
 from accel_train.data.sources.base import DataSet, LabelsFrom, Source
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity
@@ -36,6 +36,7 @@ def open_evaluation_data(
     if own:
         config = _with_data_of(trained_by, config, run)
     assert config.data
+    refuse_unused_directory(config.data, config.data_dir)
     if is_path(config.data) and is_folder(config.data) and not (own and config.split == "val"):
         found = _folder(config.data, config, trained_by, description, run)
     else:

@@ -28,6 +28,7 @@ from accel_train.loggers.text import quantity
 from accel_train.metrics.predicted_classes import PredictedClasses
 from accel_train.metrics.predictions import Indices, Probabilities
 from accel_train.run.inference import RunModel, StoredRun, inference_loader, on_device, open_run, start_inference
+from accel_train.system.atomic_files import STDOUT
 from accel_train.training.loss import split_outputs
 from accel_train.training.torch_settings import restored_torch_options
 
@@ -63,7 +64,7 @@ def predict(
     _check(run, config)
     try:
         processes = start_inference(config, config.precision or run.config.precision)
-        found = processes.on_main(lambda: _find(paths, read_list, config.csv))
+        found = processes.on_main(lambda: _find(paths, read_list, config.csv if config.csv != STDOUT else None))
         model = run.load(config.weights)
         source = UnlabelledSource(found.pictures, run.description.data_channels, run.description.data_size)
         table = _table(model, source, config, processes, show)

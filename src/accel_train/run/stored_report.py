@@ -12,7 +12,7 @@ from accel_train.config.import_string import is_function_name, trusted
 from accel_train.config.load import read_config
 from accel_train.config.options import EvaluateConfig, ReportConfig, ResolvedConfig
 from accel_train.data.contents import contents_of
-from accel_train.data.open import is_folder, is_path, open_data
+from accel_train.data.open import is_folder, is_path, open_data, refuse_unused_directory
 from accel_train.data.sources.base import DataSet, LabelsFrom
 from accel_train.errors import UserError
 from accel_train.history.files import CONFIG, PREDICTIONS, REPORT, WEIGHTS
@@ -22,6 +22,7 @@ from accel_train.run.evaluate import evaluate
 from accel_train.run.report import stored_predictions, write_report
 from accel_train.run.report_pictures import Images
 from accel_train.system.atomic_files import refuse_unwritable
+from accel_train.system.os_errors import cannot_write
 from accel_train.system.run_around import run_that_writes
 
 _EVALUATED = ("data", "labels", "data_dir", "model", "device")
@@ -42,7 +43,7 @@ class StoredReport:
         """Read what the folder holds.
 
         Raises:
-            UserError: it is no run's, or the report cannot be written.
+            UserError: it is no run's, the report cannot be written, or --data-dir has no effect.
         """
         self.folder = expand_home(self.folder)
         self._description: Description = read_description(self.folder)
@@ -51,6 +52,10 @@ class StoredReport:
         refuse_unwritable(self.path, "--output", of_run=REPORT)
         if (run := run_that_writes(self.path)) and not run.samefile(self.folder):
             raise UserError(f"--output {self.path} is the report of another run, {run}", "give another --output")
+        data = self.config.data or self._trained_by.data
+        names_code = is_function_name(data) and not self.config.data
+        if not (names_code or _is_gone(data)):
+            refuse_unused_directory(data, self.config.data_dir)
 
     def write(self) -> None:
         """Write the page; predict the validation images first if the run has not.
@@ -68,7 +73,7 @@ class StoredReport:
         try:
             self.notes = write_report(self.path, self.folder, predictions, images, weights=weights, notes=self.notes)
         except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror}", "give another --output") from None
+            raise cannot_write(self.path, "--output", error) from None
 
     def _note(self, lacking: str, error: UserError) -> None:
         self.notes = [*self.notes, f"{lacking}: {error.message}; {error.hint}"]
@@ -105,7 +110,7 @@ class StoredReport:
             trusted(trained_by.data, given.data, "--data", self.folder)
         data = given.data or trained_by.data
         elsewhere = UserError("the data are not those of the run", "give them as --data PATH")
-        if is_path(data) and not is_folder(data):
+        if _is_gone(data):
             raise UserError(f"{data} is not found from {Path.cwd()}", elsewhere.hint)
         found = open_data(
             data,
@@ -121,3 +126,8 @@ class StoredReport:
             raise elsewhere
         model = self._description
         return replace(found, mean=model.mean, std=model.std, interpolation=model.interpolation)
+
+
+def _is_gone(data: str) -> bool:
+    """Return whether a data set is a folder that is not found from here."""
+    return is_path(data) and not is_folder(data)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_train.config.options import FROM_RUN, TrainConfig
-from accel_train.data.open import open_data
+from accel_train.data.open import open_data, refuse_unused_directory
 from accel_train.data.sources.base import DataSet, LabelsFrom
 from accel_train.errors import UserError
 from accel_train.recipes.read import refuse_missing_data
@@ -14,10 +14,12 @@ def open_training_data(asked: TrainConfig, given: dict[str, str], *, with_test: 
     """Open the data set; an error about a name that the user has not given names the run that it comes from.
 
     Raises:
-        UserError: it cannot be opened, or a recipe leaves it to the user.
+        UserError: it cannot be opened, or a recipe leaves it to the user, or --data-dir has no effect on it.
     """
     origin = given.get("data", "")
     refuse_missing_data(asked.data, origin)
+    if given.get("data_dir", FROM_RUN) != FROM_RUN:
+        refuse_unused_directory(asked.data, asked.data_dir)
     try:
         return open_data(
             asked.data,

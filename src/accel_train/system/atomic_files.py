@@ -7,10 +7,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from accel_train.errors import UserError
+from accel_train.system.os_errors import cannot_write
 from accel_train.system.run_around import run_that_writes
 
 PARTIAL = ".tmp_"
 """Prefix of an unfinished file or folder."""
+STDOUT = Path("-")
+"""What other programs take for standard output."""
+
+
+def refuse_stdout(path: Path, option: str, kind: str = "file") -> None:
+    """Check that a path does not mean standard output; `kind` is what is written.
+
+    Raises:
+        UserError: it does.
+    """
+    if path == STDOUT:
+        raise UserError(f"{option} -: a {kind} is written, not standard output", f"give {option} the name of a {kind}")
 
 
 def refuse_unwritable(path: Path, option: str, suffix: str = "", *, of_run: str = "") -> None:
@@ -20,9 +33,10 @@ def refuse_unwritable(path: Path, option: str, suffix: str = "", *, of_run: str 
     of a run that it may be.
 
     Raises:
-        UserError: it is no regular file, of another kind or a file of a run, or its folder does not exist or cannot be
-            written to.
+        UserError: it is standard output or no regular file, of another kind or a file of a run, or its folder does not
+            exist or cannot be written to.
     """
+    refuse_stdout(path, option)
     another = f"give another {option}"
     in_devices = path.absolute().parent == Path("/dev")  # such as /dev/stdout, which may lead to a file
     if in_devices or (path.exists() and not path.is_file()):
@@ -54,6 +68,18 @@ def write_file(path: Path, data: bytes) -> None:
         if isinstance(error, OSError) and error.filename is None:  # that of a write names no file
             error.filename = str(path)
         raise
+
+
+def write_output(path: Path, content: bytes, option: str) -> None:
+    """Write a file that an option names.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        write_file(path, content)
+    except OSError as error:
+        raise cannot_write(path, option, error) from None
 
 
 def is_partial(name: str, finished: str) -> bool:

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from accel_train.errors import UserError
+
 _SHARED_MEMORY = Path("/dev/shm")
-_RESUMES = "start the same command again: a run resumes from its last checkpoint"
+AGAIN = "start the same command again"
+RESUME = f"{AGAIN}: a run resumes from its last checkpoint"
 _NUMBER = re.compile(r": ([^:]+) \((?:os error )?(\d+)\)$")
 """The end of messages of torch and safetensors for an error of the system."""
 _WORKER = re.compile(
@@ -30,17 +33,26 @@ class Explanation(NamedTuple):
     hint: str
 
 
-def explain(error: BaseException, path: Path | None = None) -> Explanation | None:
+def explain(error: BaseException, path: Path | None = None, again: str = RESUME) -> Explanation | None:
     """Return the explanation of an error of the system; None if it is another one, perhaps a bug.
 
-    `path` is what was written or read, unless the error names it.
+    `path` is what was written or read, unless the error names it; `again` is what to do when there is space.
     """
     if worker := _WORKER.match(str(error)):
-        return _lost_worker(worker["signal"])
+        return _lost_worker(worker["signal"], again)
     number = number_of(error)
     named = getattr(error, "filename", None)
     found = Path(os.fsdecode(named)) if isinstance(named, str | bytes) else path
-    return _BY_NUMBER[number](number, found) if number in _BY_NUMBER else None
+    return _BY_NUMBER[number](number, found, again) if number in _BY_NUMBER else None
+
+
+def cannot_write(path: Path, option: str, error: BaseException) -> UserError:
+    """Return the error of a file that an option names and that cannot be written."""
+    another, number = f"give another {option}", number_of(error)
+    of_file = number in (errno.EACCES, errno.EPERM) or (number == errno.ENOENT and path.parent.is_dir())
+    found = None if of_file else explain(error, path, f"{AGAIN}, or {another}")
+    found = found or Explanation(getattr(error, "strerror", None) or str(error), another)
+    return UserError(f"cannot write {path}: {found.reason}", found.hint)
 
 
 def number_of(error: BaseException) -> int | None:
@@ -70,7 +82,7 @@ def address_space_limit() -> str | None:
     return None if limit == resource.RLIM_INFINITY else f"this process may use {format_bytes(limit)} (ulimit -v)"
 
 
-def _full(number: int, path: Path | None) -> Explanation:
+def _full(number: int, path: Path | None, again: str) -> Explanation:
     places = [_mount_point(path)] if path else _likely_places()
     place = min(places, key=_free_share)
     if path is None and _free_share(place) > _FULL_SHARE:  # the file that did not fit has been removed
@@ -82,50 +94,50 @@ def _full(number: int, path: Path | None) -> Explanation:
         return Explanation(reason, f"enlarge shared memory ({larger}), or use --workers 0")
     if path is None and place == _mount_point(_temporary()):
         return Explanation(reason, "free some space there, or set TMPDIR to a folder with more")
-    return Explanation(reason, f"free some space and {_RESUMES}")
+    return Explanation(reason, f"free some space and {again}")
 
 
-def _too_large(number: int, path: Path | None) -> Explanation:
+def _too_large(number: int, path: Path | None, again: str) -> Explanation:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if limit == resource.RLIM_INFINITY:
         return Explanation(f"{os.strerror(number)} for this file system", "use another file system")
     reason = f"{os.strerror(number)}: this process may write files of {format_bytes(limit)} (ulimit -f)"
-    return Explanation(reason, f"run ulimit -f unlimited and {_RESUMES}")
+    return Explanation(reason, f"run ulimit -f unlimited and {again}")
 
 
-def _too_many_files(number: int, path: Path | None) -> Explanation:
+def _too_many_files(number: int, path: Path | None, again: str) -> Explanation:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     reason = f"{os.strerror(number)}: this process may open {limit} (ulimit -n)"
     return Explanation(reason, "raise the limit with ulimit -n 1024, or use fewer --workers")
 
 
-def _too_many_files_of_all(number: int, path: Path | None) -> Explanation:
+def _too_many_files_of_all(number: int, path: Path | None, again: str) -> Explanation:
     return Explanation(f"{os.strerror(number)} (fs.file-max)", "end other programs, or use fewer --workers")
 
 
-def _too_many_processes(number: int, path: Path | None) -> Explanation:
+def _too_many_processes(number: int, path: Path | None, again: str) -> Explanation:
     reason = f"{os.strerror(number)}: no more processes and threads can be started"
     return Explanation(reason, "raise the limit (ulimit -u, or the container's), or use fewer --workers")
 
 
-def _no_memory(number: int, path: Path | None) -> Explanation:
+def _no_memory(number: int, path: Path | None, again: str) -> Explanation:
     limit = address_space_limit()
     reason = f"{os.strerror(number)}: {limit}" if limit else os.strerror(number)
     larger = "run ulimit -v unlimited, or use" if limit else "use"
     return Explanation(reason, f"{larger} fewer --workers, a smaller --batch-size or a smaller --model")
 
 
-def _unusable(number: int, path: Path | None) -> Explanation | None:
+def _unusable(number: int, path: Path | None, again: str) -> Explanation | None:
     if path is None:
         if os.access(_SHARED_MEMORY, os.W_OK):
             return None
         reason = f"{os.strerror(number)}: shared memory, {_SHARED_MEMORY}, cannot be written"
         return Explanation(reason, f"make {_SHARED_MEMORY} writable, or use --workers 0")
     place = _mount_point(path)
-    return Explanation(f"{os.strerror(number)}: on the file system {place}", f"make {place} usable, then {_RESUMES}")
+    return Explanation(f"{os.strerror(number)}: on the file system {place}", f"make {place} usable, then {again}")
 
 
-def _missing(number: int, path: Path | None) -> Explanation | None:
+def _missing(number: int, path: Path | None, again: str) -> Explanation | None:
     """Explain a file or folder that has been removed."""
     try:
         Path.cwd()
@@ -138,10 +150,10 @@ def _missing(number: int, path: Path | None) -> Explanation | None:
     if path is None:
         return None
     gone = next(each for each in reversed((path, *path.absolute().parents)) if not each.exists())
-    return Explanation(f"{gone} is missing: it has been removed or renamed", f"put it back, or {_RESUMES}")
+    return Explanation(f"{gone} is missing: it has been removed or renamed", f"put it back, or {again}")
 
 
-_BY_NUMBER: dict[int, Callable[[int, Path | None], Explanation | None]] = {
+_BY_NUMBER: dict[int, Callable[[int, Path | None, str], Explanation | None]] = {
     errno.ENOSPC: _full,
     errno.EDQUOT: _full,
     errno.EFBIG: _too_large,
@@ -154,7 +166,7 @@ _BY_NUMBER: dict[int, Callable[[int, Path | None], Explanation | None]] = {
 }
 
 
-def _lost_worker(signal: str | None) -> Explanation:
+def _lost_worker(signal: str | None, again: str) -> Explanation:
     """Explain the end of a loader worker, which torch reports with the name of the signal."""
     if signal == "Bus error":
         place = _mount_point(_SHARED_MEMORY)
@@ -165,7 +177,7 @@ def _lost_worker(signal: str | None) -> Explanation:
         return Explanation(reason, "enlarge it (docker run --shm-size 1g), or use --workers 0")
     if signal in ("Killed", None):
         why = "was killed, perhaps because" if signal else "exited, perhaps because a file has become shorter, or"
-        return Explanation(f"a loader worker {why} memory is full", f"use fewer --workers if it is, and {_RESUMES}")
+        return Explanation(f"a loader worker {why} memory is full", f"use fewer --workers if it is, and {again}")
     reason = f"a loader worker crashed: {signal}"
     return Explanation(reason, "find the cause with --workers 0: the process itself then reads the data")
 

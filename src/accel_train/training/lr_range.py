@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context
 
 FEWEST = 20
 """Updates of a test."""
@@ -32,7 +33,7 @@ class Suggestion:
     """A learning rate and what speaks for it; losses are smoothed."""
 
     lr: float | None
-    """`falls_until`, rounded to one digit: another seed changes more. None: the loss did not fall."""
+    """`falls_until`, rounded down to two digits: another seed changes more. None: the loss did not fall."""
     falls_until: float
     """The learning rate up to which the loss falls."""
     rises_from: float | None
@@ -63,12 +64,17 @@ def suggest(tried: Sequence[Tried]) -> Suggestion:
     lowest, risen = _first_minimum(losses)
     fell = losses[0] - losses[lowest] > _NO_FALL * losses[0]
     return Suggestion(
-        lr=float(f"{rates[lowest]:.0e}") if fell else None,
+        lr=_rounded_down(rates[lowest]) if fell else None,
         falls_until=rates[lowest],
         rises_from=None if risen is None else rates[risen],
         diverged_at=rates[-1] if has_diverged([each.loss for each in tried]) else None,
         losses=tuple(losses),
     )
+
+
+def _rounded_down(rate: float) -> float:
+    """Return a rate of two significant digits that is not above this one."""
+    return float(Context(prec=2, rounding=ROUND_DOWN).create_decimal(repr(rate)))
 
 
 def smoothed(losses: Sequence[float]) -> list[float]:

@@ -113,6 +113,7 @@ def test_home_folder_is_found_in_every_path(monkeypatch: pytest.MonkeyPatch, nam
 
 def test_empty_name_of_the_data_is_rejected() -> None:
     assert refusal(data="").message == "--data '': the name is empty; is a variable of the shell unset?"
+    assert refusal(model="").message == "--model '': the name is empty; is a variable of the shell unset?"
     assert refusal(label_column="").message == "--label-column '': the name is empty; is a variable of the shell unset?"
     assert refusal(output="").message == "--output '': the name is empty; is a variable of the shell unset?"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.tiny_mnist import tiny_mnist
 
-from accel_train.data.open import PUBLISHED, open_data
+from accel_train.data.open import PUBLISHED, open_data, refuse_unused_directory
 from accel_train.data.sources.base import DataSet, View
 from accel_train.errors import UserError
 
@@ -69,3 +69,48 @@ def test_known_name_is_not_taken_for_a_folder(tmp_path: Path, monkeypatch: pytes
         (files / file).write_bytes(content)
     assert name in PUBLISHED
     assert open_data(name, directory=files, val_fraction=None, seed=0, limit=None).kind == name
+
+
+FUNCTIONS = """
+def plain(seed=0): ...
+def placed(data_dir=None): ...
+def any_of_them(**options): ...
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a module of functions in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    name = f"data_{tmp_path.name}"
+    Path(f"{name}.py").write_text(FUNCTIONS)
+    return name
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic:9,1,4,4,3", "photos"])
+def test_folder_for_data_that_are_not_downloaded_is_rejected(functions: str, name: str) -> None:
+    Path("photos").mkdir()
+    refuse_unused_directory(name, None)
+    with pytest.raises(UserError) as caught:
+        refuse_unused_directory(name, Path("my sets"))
+    assert caught.value.message == f"--data-dir 'my sets' has no effect on {name}, which is not downloaded to it"
+    assert caught.value.hint == "leave it out, or give a folder of pictures as --data 'my sets'"
+
+
+def test_folder_for_data_of_the_hub_is_rejected_with_the_variable_to_set() -> None:
+    with pytest.raises(UserError, match="has no effect on hf:mnist, which is not downloaded to it") as caught:
+        refuse_unused_directory("hf:mnist", Path("sets"))
+    assert "HF_HOME" in caught.value.hint
+
+
+def test_folder_for_a_function_is_rejected_unless_it_takes_one(functions: str) -> None:
+    for name in ("placed", "any_of_them"):
+        refuse_unused_directory(f"{functions}:{name}", Path("sets"))
+    refuse_unused_directory(f"{functions}:plain", None)
+    with pytest.raises(UserError, match=f"^--data-dir sets has no effect on {functions}:plain, which does not take it"):
+        refuse_unused_directory(f"{functions}:plain", Path("sets"))
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED.keys() - {"digits"}))
+def test_folder_for_data_that_are_downloaded_is_accepted(name: str) -> None:
+    refuse_unused_directory(name, Path("sets"))

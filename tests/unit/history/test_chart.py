@@ -27,7 +27,19 @@ def test_curve_ends_where_its_run_does() -> None:
 def test_values_that_are_not_finite_are_left_out() -> None:
     curve = Curve("A", [(1, 2.0), (2, math.nan), (3, math.inf), (4, 2.0)])
     lines = list(chart_lines("", [curve], 20, 3))
-    assert lines[1] == "2 |" + "A" * 17
+    assert lines[2] == "2 |" + "A" * 17
+
+
+def test_constant_is_drawn_in_the_middle_with_one_label() -> None:
+    assert list(chart_lines("rate", [Curve("o", [(1, 0.1), (9, 0.1)], in_steps=True)], 16, 5)) == [
+        "rate",
+        "    |",
+        "    |",
+        "0.1 |ooooooooooo",
+        "    |",
+        "    |",
+        "     1         9",
+    ]
 
 
 def test_curves_of_one_point_are_not_drawn() -> None:

@@ -3,9 +3,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from helpers.reports import metrics
+from matplotlib.figure import Figure
 
 from accel_train.history.metrics_file import Metrics
+from accel_train.report import curves
 from accel_train.report.curves import Line, _spans_decades, _thinned, charts
 
 
@@ -49,3 +53,16 @@ def test_averaged_weights_have_a_curve_of_their_own() -> None:
 
 def test_nothing_trained_has_no_charts() -> None:
     assert charts(Metrics(), 1) == []
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_constant_rate_and_a_single_epoch_are_below_the_edge(epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(curves, "as_svg", lambda figure, *_: figures.append(figure) or "")
+    found = metrics(epochs)
+    charts(replace(found, progress=[replace(each, lr=0.1) for each in found.progress]), 22)
+    assert len(figures) == 4
+    for axes in (figure.axes[0] for figure in figures):
+        bottom, top = axes.get_ylim()
+        highest = max(float(np.nanmax(line.get_ydata())) for line in axes.lines)
+        assert (top - highest) / (top - bottom) > 0.04

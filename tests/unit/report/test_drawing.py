@@ -1,8 +1,11 @@
 """Figures are parts of a page: its colours and font, ids of their own, no rules for other elements."""
 
+from collections.abc import Sequence
+
+import pytest
 from helpers.html import Page
 
-from accel_train.report.drawing import BLUE, as_svg, new_figure
+from accel_train.report.drawing import BLUE, as_svg, new_figure, start_at_zero
 
 
 def svg(name: str) -> str:
@@ -33,3 +36,20 @@ def test_figures_share_no_ids() -> None:
 
 def test_figure_is_the_same_each_time() -> None:
     assert svg("loss") == svg("loss")
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.1], [1.9, 1.88], [0.0, 3e-5], [5.0]], ids=str)
+def test_axis_from_zero_leaves_room_above_a_curve(values: Sequence[float]) -> None:
+    _, axes = new_figure()
+    axes.plot(range(len(values)), values)
+    start_at_zero(axes)
+    bottom, top = axes.get_ylim()
+    assert bottom == 0
+    assert 1.05 * max(values) < top < 1.1 * max(values)
+
+
+def test_axis_from_zero_shows_nothing_but_zeros() -> None:
+    _, axes = new_figure()
+    axes.plot([0, 1], [0, 0])
+    start_at_zero(axes)
+    assert axes.get_ylim() == (0, 1)

@@ -17,7 +17,7 @@ def plain(size: int, *colour: int, caption: tuple[str, ...] = ("cat",)) -> Capti
 
 def sheet(folder: Path, *images: Captioned, title: tuple[str, ...] = ("title",)) -> Image.Image:
     path = folder / "sheet.png"
-    size = write_sheet(path, title, images)
+    size = write_sheet(path, title, images, "--output")
     found = Image.open(io.BytesIO(path.read_bytes()))
     assert (found.size, found.format) == (size, "PNG")
     return found.convert("RGB")
@@ -60,7 +60,8 @@ def test_long_captions_and_titles_stay_in_their_place(tmp_path: Path) -> None:
 def test_sheet_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError) as caught:
-        write_sheet(tmp_path / "folder", (), [plain(96, 1, 2, 3)])
+        write_sheet(tmp_path / "folder", (), [plain(96, 1, 2, 3)], "--show")
     assert caught.value.message == f"cannot write {tmp_path}/folder: Is a directory"
-    with pytest.raises(UserError, match="No such file or directory"):
-        write_sheet(tmp_path / "none/sheet.png", (), [plain(96, 1, 2, 3)])
+    assert caught.value.hint == "give another --show"
+    with pytest.raises(UserError, match="none is missing: it has been removed or renamed"):
+        write_sheet(tmp_path / "none/sheet.png", (), [plain(96, 1, 2, 3)], "--show")

@@ -68,6 +68,14 @@ def test_file_that_cannot_be_written_is_refused_first(tmp_path: Path, name: str,
     assert "give another --csv" in raised.value.hint
 
 
+def test_standard_output_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for suffix in ("", ".png"):
+        with pytest.raises(UserError, match=r"^--png -: a file is written, not standard output$") as raised:
+            refuse_unwritable(Path("-"), "--png", suffix)
+        assert raised.value.hint == "give --png the name of a file"
+
+
 @pytest.mark.parametrize(
     ("name", "meant"), [("rate.gif", "rate.png"), ("rate", "rate.png"), ("a.b/rate", "a.b/rate.png")]
 )

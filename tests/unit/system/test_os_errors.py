@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accel_train.system import os_errors
-from accel_train.system.os_errors import explain, format_bytes, number_of
+from accel_train.system.os_errors import AGAIN, cannot_write, explain, format_bytes, number_of
 
 RESUME = "start the same command again: a run resumes from its last checkpoint"
 GIB = 2**30
@@ -67,6 +67,32 @@ def test_no_file_system_is_blamed_if_none_is_full(spaces: dict[str, tuple[int, i
         "No space left on device",
         "free some space on that of /, /dev/shm, /tmp which df shows to be full",
     )
+
+
+def test_command_that_is_no_run_is_only_started_again(spaces: dict[str, tuple[int, int]]) -> None:
+    spaces["/data"] = (3, 4096)
+    found = explain(full("/data/table.csv"), again=AGAIN)
+    assert found
+    assert found.hint == "free some space and start the same command again"
+
+
+@pytest.mark.parametrize("error", [full(), RuntimeError("I/O error: No space left on device (os error 28)")])
+def test_output_that_does_not_fit_is_named_with_its_option(
+    spaces: dict[str, tuple[int, int]], error: Exception
+) -> None:
+    spaces |= {"/dev/shm": (0, 64), "/data": (3, 4096)}
+    refused = cannot_write(Path("/data/table.csv"), "--csv", error)
+    assert refused.message == (
+        "cannot write /data/table.csv: No space left on device: the file system /data has 3.0 MiB of 4.0 GiB free"
+    )
+    assert refused.hint == "free some space and start the same command again, or give another --csv"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOENT])
+def test_output_that_is_no_place_for_a_file_needs_another(tmp_path: Path, number: int) -> None:
+    refused = cannot_write(tmp_path / "table.csv", "--csv", OSError(number, os.strerror(number)))
+    assert refused.message == f"cannot write {tmp_path / 'table.csv'}: {os.strerror(number)}"
+    assert refused.hint == "give another --csv"
 
 
 ALLOCATOR = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator"

@@ -26,11 +26,20 @@ def falling_until(update: int, *, then: float) -> list[float]:
 def test_suggestion_is_the_rate_up_to_which_the_loss_falls() -> None:
     found = suggest(tried(falling_until(70, then=0.05)))
     assert found.lr == pytest.approx(rate(69), rel=0.15)
-    assert found.lr == float(f"{found.falls_until:.0e}")
     assert found.rises_from is not None
     assert rate(70) < found.rises_from < rate(80)
     assert found.diverged_at is None
     assert len(found.losses) == UPDATES
+
+
+@pytest.mark.parametrize(
+    ("falls_until", "suggested"),
+    [(0.0757, 0.075), (0.96, 0.96), (0.0999, 0.099), (1.0, 1.0), (12.9, 12.0), (3e-5, 3e-5)],
+)
+def test_suggestion_is_not_above_the_rate_that_was_found(falls_until: float, suggested: float) -> None:
+    found = suggest([Tried(falls_until, 2.3 - 0.02 * n) for n in range(UPDATES)])
+    assert (found.falls_until, found.lr) == (falls_until, suggested)
+    assert found.lr <= found.falls_until
 
 
 def test_a_lower_loss_after_a_rise_is_not_looked_for() -> None:

@@ -15,6 +15,7 @@ from accel_train.data.sources.folder import picture_data
 from accel_train.data.sources.label_file import ONE_LABEL
 from accel_train.data.sources.listing import some
 from accel_train.data.sources.names import HUB, is_hub_name, is_saved, labels_of, split_name
+from accel_train.data.sources.saved import load_saved
 from accel_train.data.sources.split import refuse_val_fraction, split_ids
 from accel_train.errors import UserError, shown
 
@@ -177,9 +178,9 @@ def _load(name: str) -> Any:
         datasets.disable_progress_bars()
     if is_hub_name(name) and is_saved(Path(path := name.removeprefix(HUB))):
         raise UserError(f"--data {name}: {path} is a folder of save_to_disk", f"give it as --data {path}")
+    if not is_hub_name(name):
+        return load_saved(Path(name))
     try:
-        if not is_hub_name(name):
-            return datasets.load_from_disk(name)
         path, _, configuration = name.removeprefix(HUB).partition(":")
         if not path.strip():
             raise ValueError("the name of the data set is missing")
@@ -188,8 +189,7 @@ def _load(name: str) -> Any:
     except Exception as error:  # of the network, the cache, the library or its parsers
         raise UserError(
             f"--data {name}: {type(error).__name__}: {' '.join(str(error).split())}",
-            "give hf:NAME of a data set of the Hub, or a folder of save_to_disk; "
-            "without a network, one that is in the library's cache (HF_HOME)",
+            "give hf:NAME of a data set of the Hub; without a network, one that is in the library's cache (HF_HOME)",
         ) from None
 
 

@@ -11,6 +11,8 @@ from accel_train.errors import UserError
 
 HUB = "hf:"
 """Begins the names of data sets of the Hugging Face Hub."""
+SAVED_SPLITS, SAVED_STATE, SAVED_INFO = "dataset_dict.json", "state.json", "dataset_info.json"
+"""Files of `save_to_disk` of the library `datasets`: the first above the splits, the others in each table."""
 _WORDS = {
     "train": ("train", "training", "trn"),
     "val": ("val", "valid", "validation", "dev"),
@@ -56,9 +58,12 @@ def is_hub_name(data: str) -> bool:
 
 
 def is_saved(folder: Path) -> bool:
-    """Return whether `save_to_disk` of the library `datasets` has written a folder."""
-    names = ("dataset_dict.json", "state.json")
-    return any(os.path.isfile(folder / name) for name in names)  # noqa: PTH113 - Path's may raise
+    """Return whether `save_to_disk` of the library `datasets` has written a folder, of which a file may be missing."""
+    splits, *of_table = (
+        os.path.isfile(folder / name)  # noqa: PTH113 - Path's may raise
+        for name in (SAVED_SPLITS, SAVED_STATE, SAVED_INFO)
+    )
+    return splits or all(of_table) or (any(of_table) and any(folder.glob("*.arrow")))
 
 
 def left_by_programs(folder: str) -> bool:

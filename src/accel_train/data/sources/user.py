@@ -28,6 +28,7 @@ from accel_train.data.sources.base import (
 )
 from accel_train.data.sources.checks import check_length, check_shape, class_names, other_classes, wrong_images
 from accel_train.data.sources.memory import MemorySource, check_memory
+from accel_train.data.sources.torch_subset import fingerprint_of, labels_of_items, owner_of, selected
 from accel_train.errors import LocalError, UserError, shown
 from accel_train.loggers.text import quantity
 from accel_train.rng import seed_libraries
@@ -76,14 +77,13 @@ class ItemSource:
 
     @property
     def labels(self) -> Any:
-        """As the items tell; data sets of torchvision call them targets, and may change them when they are read."""
-        changed = getattr(self.items, "target_transform", None) is not None
-        return getattr(self.items, "labels", None if changed else getattr(self.items, "targets", None))
+        """As the items tell."""
+        return labels_of_items(self.items)
 
     @property
     def fingerprint(self) -> Any:
         """As the items tell."""
-        return getattr(self.items, "fingerprint", None)
+        return fingerprint_of(self.items)
 
     def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
         items = []
@@ -213,13 +213,15 @@ def _as_source(data: Any, name: str) -> Source:
     Raises:
         UserError: it is neither, has no images, or its classes or labels cannot be right.
     """
-    if not hasattr(data, "classes") or not hasattr(data, "__len__"):
+    owner = owner_of(data, "classes")
+    if owner is None or not hasattr(data, "__len__"):
         raise UserError(
             f"{name} is a {type(data).__name__} without classes or without length",
             "add `classes`, the class names, and `__len__`",
         )
     check_length(data, name)
-    classes = class_names(data.classes, name)
+    classes = class_names(owner.classes, name)
+    data = selected(data, name)
     if isinstance(data, MemorySource):
         check_memory(data, name)
         return replace(data, classes=classes)
