@@ -13,7 +13,7 @@ import typer.core
 
 from accel_train.config.fields import Config, Everyday, choices_of, expand_home, help_of, marked, panel_of
 from accel_train.config.import_string import check_code_in_file
-from accel_train.config.load import make_config, merged, read_yaml
+from accel_train.config.load import make_config, merged, read_values
 from accel_train.errors import UserError
 from accel_train.recipes import read as recipes
 
@@ -134,8 +134,8 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
             path, recipe = given.pop("config_file", None), given.pop("recipe", None)
             flags = {name: given.pop(name) for name in kind.model_fields}
             flags = {name: value for name, value in flags.items() if _is_given(context, name)}
-            from_file, origin = _from_file(kind, path, recipe)
-            from_file = merged(from_file, flags)
+            from_file, derived, origin = _from_file(kind, path, recipe)
+            from_file = merged(from_file, flags, derived)
             if path:
                 check_code_in_file(expand_home(path), from_file)
             origins = dict.fromkeys(from_file, origin) | dict.fromkeys(flags, "flag")
@@ -151,14 +151,14 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
     return decorate
 
 
-def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], str]:
-    """Return the values of ``--config`` or ``--recipe``, and their origin."""
+def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], frozenset[str], str]:
+    """Return the values of ``--config`` or ``--recipe``, those that were defaults of a run, and their origin."""
     if path and recipe:
         raise UserError(f"--config {path} and --recipe {recipe} exclude each other", "leave one of them out")
     if recipe is not None:
         found = recipes.find(recipe)
-        return found.values(set(kind.model_fields)), found.origin
-    return (read_yaml(path, set(kind.model_fields)), str(path)) if path else ({}, "")
+        return found.values(set(kind.model_fields)), frozenset(), found.origin
+    return (*read_values(path, set(kind.model_fields)), str(path)) if path else ({}, frozenset(), "")
 
 
 def _signature(command: Command, kind: type[Config], many: bool) -> inspect.Signature:

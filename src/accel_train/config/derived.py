@@ -1,0 +1,42 @@
+"""Finds the values of a run's config.yaml that followed from options which are now given another value."""
+
+import re
+from collections.abc import Collection
+
+_ORIGIN = re.compile(r"([a-z]\w*): .*  # (?:default|because |as |--augment )")
+"""A value of a run's config.yaml whose origin is no choice of the user's."""
+FOLLOWERS: dict[str, tuple[str, ...]] = {
+    "model": ("image_size", "optimizer", "lr", "max_lr"),
+    "weights": ("image_size", "epochs", "crop_scale", "fit", "eval_crop", "optimizer", "lr", "max_lr"),
+    "optimizer": ("lr", "lr_scaling", "max_lr", "weight_decay"),
+    "lr": ("lr_scaling", "max_lr"),
+    "lr_scaling": ("lr_base_batch", "max_lr"),
+    "epochs": ("warmup_epochs",),
+    "schedule": ("gamma",),
+    "global_batch_size": ("batch_size",),
+    "unfreeze_at": ("freeze",),
+    "fit": ("random_crop", "eval_crop"),
+    "eval_crop": ("fit",),
+    "random_crop": ("crop_scale", "crop_ratio"),
+    "crop_scale": ("random_crop",),
+    "crop_ratio": ("random_crop",),
+    "rand_augment": ("trivial_augment",),
+    "trivial_augment": ("rand_augment",),
+}
+"""By option, those whose default depends on it."""
+
+
+def derived_values(text: str) -> frozenset[str]:
+    """Return the fields of a config file whose values were defaults, as a run writes it next to each."""
+    return frozenset(match[1] for line in text.splitlines() if (match := _ORIGIN.match(line)))
+
+
+def outdated(derived: Collection[str], given: Collection[str]) -> frozenset[str]:
+    """Return the fields of derived values that depend on options which are given now, directly or not."""
+    found: set[str] = set()
+    changed = list(given)
+    while changed:
+        following = {name for name in FOLLOWERS.get(changed.pop(), ()) if name in derived and name not in given}
+        changed += following - found
+        found |= following
+    return frozenset(found)
