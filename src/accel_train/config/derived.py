@@ -5,6 +5,8 @@ from collections.abc import Collection
 
 _ORIGIN = re.compile(r"([a-z]\w*): .*  # (?:default|because |as |--augment )")
 """A value of a run's config.yaml whose origin is no choice of the user's."""
+_FOLLOWED = re.compile(r"default|because |as |--|(global )?batch size ")
+"""How the origin of a value begins that nobody chose."""
 FOLLOWERS: dict[str, tuple[str, ...]] = {
     "model": ("image_size", "optimizer", "lr", "max_lr"),
     "weights": ("image_size", "epochs", "crop_scale", "fit", "eval_crop", "optimizer", "lr", "max_lr"),
@@ -29,6 +31,11 @@ FOLLOWERS: dict[str, tuple[str, ...]] = {
 def derived_values(text: str) -> frozenset[str]:
     """Return the fields of a config file whose values were defaults, as a run writes it next to each."""
     return frozenset(match[1] for line in text.splitlines() if (match := _ORIGIN.match(line)))
+
+
+def is_chosen(origin: str) -> bool:
+    """Return whether a value with this origin was given, not the default or the result of others."""
+    return _FOLLOWED.match(origin) is None
 
 
 def outdated(derived: Collection[str], given: Collection[str]) -> frozenset[str]:
