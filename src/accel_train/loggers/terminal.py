@@ -53,6 +53,7 @@ class TerminalLogger:
     _run: RunStarted
     _throughput: Throughput
     _run_clock: RunClock
+    _last: RunEnded | ReportWritten | None = None
 
     def __init__(
         self,
@@ -79,7 +80,6 @@ class TerminalLogger:
             expand=True,
         )
         self._task = self._bar.add_task("", details="")
-        self._last: RunEnded | ReportWritten | None = None
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             RunStarted: self._start,
             Resumed: self._resume,
