@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from accel_train.config.derived import through_file
 from accel_train.config.fields import Config, Everyday, choices_of, expand_home, help_of, marked, panel_of
 from accel_train.config.import_string import check_code_in_file
 from accel_train.config.load import make_config, merged, read_values
@@ -141,7 +142,9 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
             origins = dict.fromkeys(from_file, origin) | dict.fromkeys(flags, "flag")
             if "signals" in inspect.signature(command).parameters:
                 given["signals"] = context.obj
-            command(config=make_config(kind, {**from_file, **flags}, origins), origins=origins, **given)
+            config = make_config(kind, {**from_file, **flags}, origins)
+            origins |= {name: through_file(derived[name], origin) for name in derived.keys() & from_file.keys()}
+            command(config=config, origins=origins, **given)
 
         signature = _signature(command, kind, many)
         run.__signature__ = signature  # type: ignore[attr-defined]
@@ -151,14 +154,14 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
     return decorate
 
 
-def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], frozenset[str], str]:
-    """Return the values of ``--config`` or ``--recipe``, those that were defaults of a run, and their origin."""
+def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], dict[str, str], str]:
+    """Return the values of ``--config`` or ``--recipe``, the origins of those that were a run's defaults, the file."""
     if path and recipe:
         raise UserError(f"--config {path} and --recipe {recipe} exclude each other", "leave one of them out")
     if recipe is not None:
         found = recipes.find(recipe)
-        return found.values(set(kind.model_fields)), frozenset(), found.origin
-    return (*read_values(path, set(kind.model_fields)), str(path)) if path else ({}, frozenset(), "")
+        return found.values(set(kind.model_fields)), {}, found.origin
+    return (*read_values(path, set(kind.model_fields)), str(path)) if path else ({}, {}, "")
 
 
 def _signature(command: Command, kind: type[Config], many: bool) -> inspect.Signature:

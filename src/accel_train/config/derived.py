@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-_ORIGIN = re.compile(r"([a-z]\w*): .*  # (?:default|because |as |--augment )")
+_ORIGIN = re.compile(r"([a-z]\w*): .*  # ((?:default|because |as |--augment ).*)")
 """A value of a run's config.yaml whose origin is no choice of the user's."""
 _FOLLOWED = re.compile(r"default|because |as |--|(global )?batch size ")
 """How the origin of a value begins that nobody chose."""
@@ -28,9 +28,17 @@ FOLLOWERS: dict[str, tuple[str, ...]] = {
 """By option, those whose default depends on it."""
 
 
-def derived_values(text: str) -> frozenset[str]:
-    """Return the fields of a config file whose values were defaults, as a run writes it next to each."""
-    return frozenset(match[1] for line in text.splitlines() if (match := _ORIGIN.match(line)))
+_THROUGH_FILE = re.compile(r", in .*")
+
+
+def derived_values(text: str) -> dict[str, str]:
+    """Return the fields of a config file whose values were defaults, with the origin that a run writes next to each."""
+    return {match[1]: match[2] for line in text.splitlines() if (match := _ORIGIN.match(line))}
+
+
+def through_file(origin: str, path: str) -> str:
+    """Return the origin of a default that a run has taken from the config file of another."""
+    return f"{_THROUGH_FILE.sub('', origin)}, in {path}"
 
 
 def is_chosen(origin: str) -> bool:

@@ -1,5 +1,6 @@
 """Makes configs from options and YAML files."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,8 +29,8 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
     return read_values(path, fields)[0]
 
 
-def read_values(path: Path, fields: set[str]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Read a YAML file of config fields; return also those whose values were the defaults of a run that wrote it.
+def read_values(path: Path, fields: set[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read a YAML file of config fields; return also the origins of those that were defaults of a run that wrote it.
 
     Raises:
         UserError: the file is missing, is not a YAML mapping of plain values, or has an unknown key.
@@ -87,7 +88,7 @@ def _plain_mapping(text: str) -> dict[str, Any] | None:
         loader.dispose()
 
 
-def merged(from_file: dict[str, Any], flags: dict[str, Any], derived: frozenset[str] = frozenset()) -> dict[str, Any]:
+def merged(from_file: dict[str, Any], flags: dict[str, Any], derived: Collection[str] = ()) -> dict[str, Any]:
     """Return the values of a file that flags leave.
 
     A level of augmentation replaces all that the file has of it. Of the values in the file that were `derived` from

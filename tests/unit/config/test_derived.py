@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accel_train.checkpoints.run_folder import config_text
-from accel_train.config.derived import FOLLOWERS, outdated
+from accel_train.config.derived import FOLLOWERS, is_chosen, outdated, through_file
 from accel_train.config.load import make_config, merged, read_values
 from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.config.resolve import resolve
@@ -68,8 +68,17 @@ def test_file_that_somebody_has_written_is_taken_as_it_is(tmp_path: Path) -> Non
     path = tmp_path / "mine.yaml"
     path.write_text("lr_scaling: linear  # by default\nmax_lr: 0.5\nnote: default\n".replace("note: default\n", ""))
     values, derived = read_values(path, FIELDS)
-    assert derived == frozenset()
+    assert derived == {}
     assert merged(values, {"lr": 1.0}, derived) == values
+
+
+def test_default_that_went_through_files_is_still_one(tmp_path: Path) -> None:
+    once = through_file("default for cnn with sgd", "a/config.yaml")
+    assert once == "default for cnn with sgd, in a/config.yaml"
+    assert through_file(once, "b.yaml") == "default for cnn with sgd, in b.yaml"
+    assert not is_chosen(once)
+    (tmp_path / "config.yaml").write_text(f"lr: 0.1  # {once}\nmax_lr: 0.05  # a/config.yaml\n")
+    assert read_values(tmp_path / "config.yaml", FIELDS)[1] == {"lr": once}
 
 
 def test_followers_are_options_and_are_found_through_others() -> None:
