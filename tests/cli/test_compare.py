@@ -32,6 +32,12 @@ def test_differences_are_printed_side_by_side(run: Runner) -> None:
     headings = [line.partition("  ")[0] for line in lines if line.startswith("options that")]
     assert headings == ["options that differ", "options that only place a run"]
     assert "validation accuracy by epoch" in lines
+    write_run(run.folder / "c", *history(0.75), lr=0.2, max_lr=0.1)
+    for name, lr, origin in (("a", 0.1, "default for cnn"), ("c", 0.2, "flag")):
+        text = f"lr: {lr}  # {origin}\nmax_lr: {lr / 2}  # default for cnn\n"
+        (run.folder / name / "config.yaml").write_text(text)
+    tables = [line.split()[0] for line in run("compare", "a", "c").out.splitlines() if line]
+    assert tables.index("options") < tables.index("lr") < tables.index("defaults") < tables.index("max_lr")
     assert "A and B: equal up to update 5, first differ at update 10: loss 1.5 and 2.5" in lines
     missing = "a has no predictions.csv; to write it: accel_train evaluate a --predictions a/predictions.csv"
     assert lines[-3:] == [f"A and B: {missing}", "c.png: losses and accuracies", "next: accel_train report 'b[x]'"]

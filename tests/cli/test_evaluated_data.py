@@ -77,6 +77,26 @@ def test_pictures_that_were_trained_on_are_counted(place: Runner) -> None:
     assert evaluated(place, "on_split", "--data", "split/val") == (6, [])  # its files are called as those of train
 
 
+def test_pictures_that_were_trained_on_are_counted_whoever_names_their_labels(place: Runner) -> None:
+    """A file of labels gives paths below the folder, which may begin with the class, too."""
+    pictures = sorted(path.relative_to(place.folder / "photos") for path in (place.folder / "photos").rglob("*.png"))
+    lines = [f"{path},{path.parent.name}" for path in pictures]
+    (place.folder / "all.csv").write_text("\n".join(["file,label", *lines]))
+    split = [f"{line},{'train' if n % 4 else 'val'}" for n, line in enumerate(lines)]
+    (place.folder / "split.csv").write_text("\n".join(["file,label,split", *split]))
+    trained = 30 - held_out(place, "on_photos")
+    expected = (30, [f"on_photos was trained on {trained} of the 30 images"])
+    shutil.copytree(place.folder / "photos", place.folder / "as_they_were")
+    assert evaluated(place, "on_photos", "--data", "as_they_were", "--labels", "all.csv") == expected
+    ended = place("train", "--data", "as_they_were", "--labels", "split.csv", *OPTIONS, "--output", "on_labels")
+    assert ended.code == 0, ended.err
+    of_labels = "on_labels was trained on {} of the {} images"
+    assert evaluated(place, "on_labels", "--data", "as_they_were")[1] == [of_labels.format(22, 30)]
+    (place.folder / "other.csv").write_text("\n".join(["file,label,split", *(f"{line},val" for line in lines[:5])]))
+    images, notes = evaluated(place, "on_labels", "--data", "as_they_were", "--labels", "other.csv")
+    assert (images, notes[-1]) == (5, of_labels.format(3, 5))
+
+
 @pytest.mark.parametrize(("name", "data"), [("on_photos", "packed"), ("on_packed", "photos"), ("on_split", "packed")])
 def test_pictures_that_may_have_been_trained_on_are_noted(place: Runner, name: str, data: str) -> None:
     note = f"{data} has no val/: all its images are evaluated, perhaps also some that {name} was trained on"

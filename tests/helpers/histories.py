@@ -52,7 +52,9 @@ def write_run(folder: Path, *events: Event, weights: bool = True, **config: Any)
     """Write the folder of a run with these events after its start, and these values of its config."""
     folder.mkdir(parents=True)
     values = {**STARTED.config, **config}
-    (folder / "config.yaml").write_text(config_text(values, {}, frozenset()), encoding="utf-8")
+    (folder / "config.yaml").write_text(
+        config_text(values, dict.fromkeys(config, "flag"), frozenset()), encoding="utf-8"
+    )
     (folder / "config.json").write_text("{}", encoding="utf-8")
     write_metrics(folder, (replace(STARTED, config=values), *events))
     if weights:

@@ -35,8 +35,10 @@ def comparison_lines(compared: Compared) -> list[str]:
     lines += ["", *_table("", compared, _results(compared))]
     placed = {name: each for name, each in compared.options.items() if name in PLACEMENT}
     decisive = {name: each for name, each in compared.options.items() if name not in PLACEMENT}
+    chosen = {name: each for name, each in decisive.items() if name not in compared.derived}
     for title, values in (
-        ("options that differ", decisive),
+        ("options that differ", chosen),
+        ("defaults that differ", {name: each for name, each in decisive.items() if name not in chosen}),
         ("options that only place a run", placed),
         ("what else differs", compared.surroundings),
     ):

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from accel_train.config.derived import through_file
 from accel_train.config.fields import Config, Everyday, choices_of, expand_home, help_of, marked, panel_of
 from accel_train.config.import_string import check_code_in_file
-from accel_train.config.load import make_config, merged, read_yaml
+from accel_train.config.load import make_config, merged, read_values
 from accel_train.errors import UserError
 from accel_train.recipes import read as recipes
 
@@ -74,14 +75,16 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
             path, recipe = given.pop("config_file", None), given.pop("recipe", None)
             flags = {name: given.pop(name) for name in kind.model_fields}
             flags = {name: value for name, value in flags.items() if _is_given(context, name)}
-            from_file, origin = _from_file(kind, path, recipe)
-            from_file = merged(from_file, flags)
+            from_file, derived, origin = _from_file(kind, path, recipe)
+            from_file = merged(from_file, flags, derived)
             if path:
                 check_code_in_file(expand_home(path), from_file)
             origins = dict.fromkeys(from_file, origin) | dict.fromkeys(flags, "flag")
             if "signals" in inspect.signature(command).parameters:
                 given["signals"] = context.obj
-            command(config=make_config(kind, {**from_file, **flags}, origins), origins=origins, **given)
+            config = make_config(kind, {**from_file, **flags}, origins)
+            origins |= {name: through_file(derived[name], origin) for name in derived.keys() & from_file.keys()}
+            command(config=config, origins=origins, **given)
 
         signature = _signature(command, kind, many)
         run.__signature__ = signature  # type: ignore[attr-defined]
@@ -91,14 +94,14 @@ def with_options(kind: type[Config], *, many: bool = False) -> Callable[[Command
     return decorate
 
 
-def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], str]:
-    """Return the values of ``--config`` or ``--recipe``, and their origin."""
+def _from_file(kind: type[Config], path: Path | None, recipe: str | None) -> tuple[dict[str, Any], dict[str, str], str]:
+    """Return the values of ``--config`` or ``--recipe``, the origins of those that were a run's defaults, the file."""
     if path and recipe:
         raise UserError(f"--config {path} and --recipe {recipe} exclude each other", "leave one of them out")
     if recipe is not None:
         found = recipes.find(recipe)
-        return found.values(set(kind.model_fields)), found.origin
-    return (read_yaml(path, set(kind.model_fields)), str(path)) if path else ({}, "")
+        return found.values(set(kind.model_fields)), {}, found.origin
+    return (*read_values(path, set(kind.model_fields)), str(path)) if path else ({}, {}, "")
 
 
 def _signature(command: Command, kind: type[Config], many: bool) -> inspect.Signature:

@@ -1,12 +1,12 @@
 """The options of augmentation, and of how a picture becomes a square image: a panel of the help."""
 
 from dataclasses import fields
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from accel_train.config.defaults import Augmentation
-from accel_train.config.fields import AugmentLevel, Config, Everyday, split_list
+from accel_train.config.fields import AugmentLevel, Config, Everyday, Fit, split_list
 from accel_train.errors import UserError
 
 _MOST_PIXELS = 1000
@@ -93,9 +93,9 @@ class Augment(Config):
     """TrivialAugment: one operation of random magnitude. Default: by level."""
     random_erasing: Probability | None = None
     """Probability that a random rectangle is replaced by the mean colour. Default: by level."""
-    fit: Literal["crop", "pad", "squash"] | None = None
+    fit: Fit | None = None
     """How a picture becomes square if it is not cropped at random: its central square (crop), all of it with black
-    margins (pad), or all of it, distorted (squash). Default: crop."""
+    margins (pad), or all of it, distorted (squash). Default: that of --weights, else crop."""
     eval_crop: Annotated[float | None, Field(gt=0, le=1)] = None
     """Side of the central square as a fraction of the picture's shorter side. Default: that of --weights, else
     0.875."""
@@ -112,10 +112,9 @@ class Augment(Config):
         for name, value in (("crop-scale", self.crop_scale), ("crop-ratio", self.crop_ratio)):
             if value is not None and self.random_crop is False:
                 raise UserError(f"--{name} has no effect with --no-random-crop", "leave one of them out")
-            if value is not None and whole:
-                raise UserError(f"--{name} contradicts --fit {whole}, which shows whole pictures", "use --fit crop")
-        if self.random_crop and whole:
-            raise UserError(f"--random-crop contradicts --fit {whole}, which shows whole pictures", "use --fit crop")
+            if value is not None and whole and not self.random_crop:
+                hint = "add --random-crop: whole pictures are then for evaluation only; or use --fit crop"
+                raise UserError(f"--{name} has no effect with --fit {whole}, which shows whole pictures", hint)
         if self.eval_crop is not None and whole:
             raise UserError(f"--eval-crop has no effect with --fit {whole}", "leave one of them out")
         if self.trivial_augment and self.rand_augment and self.rand_augment[0]:

@@ -22,6 +22,7 @@ AugmentLevel = Literal["none", "light", "standard", "strong"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Cache = Literal["auto", "device", "ram", "off"]
+Fit = Literal["crop", "pad", "squash"]
 if TYPE_CHECKING:
     OptimizerName = str
     RuleName = str

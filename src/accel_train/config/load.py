@@ -1,5 +1,6 @@
 """Makes configs from options and YAML files."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -7,6 +8,7 @@ import yaml
 from pydantic import ValidationError
 
 from accel_train.config.augmentation_panel import LEVEL_OPTIONS
+from accel_train.config.derived import derived_values, outdated
 from accel_train.config.fields import Config, expand_home
 from accel_train.config.refusals import refusal
 from accel_train.config.suggest import OPTIONS, did_you_mean, suggestions
@@ -23,7 +25,12 @@ _OWN_FIFOS = (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
-    """Read a YAML file of config fields.
+    """Read a YAML file of config fields, see :func:`read_values`."""
+    return read_values(path, fields)[0]
+
+
+def read_values(path: Path, fields: set[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read a YAML file of config fields; return also the origins of those that were defaults of a run that wrote it.
 
     Raises:
         UserError: the file is missing, is not a YAML mapping of plain values, or has an unknown key.
@@ -31,7 +38,8 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
     path = expand_home(path)
     try:
         data = path.read_bytes() if path.parent in _OWN_FIFOS else read_regular(path, _MOST_BYTES)
-        values = _plain_mapping(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        values = _plain_mapping(text)
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror}", "give a YAML file that exists, such as config.yaml in a run folder"
@@ -44,7 +52,7 @@ def read_yaml(path: Path, fields: set[str]) -> dict[str, Any]:
         if key not in fields:
             hint = did_you_mean(suggestions(str(key), fields, _SYNONYMS), "see accel_train train --help-all")
             raise UserError(f"unknown key {shown(key)} in {path}", hint)
-    return values
+    return values, derived_values(text)
 
 
 def _problem(error: Exception) -> str:
@@ -80,9 +88,13 @@ def _plain_mapping(text: str) -> dict[str, Any] | None:
         loader.dispose()
 
 
-def merged(from_file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a file that flags leave; a level of augmentation replaces all that the file has of it."""
-    replaced = flags.keys() | (LEVEL_OPTIONS if "augment" in flags else set())
+def merged(from_file: dict[str, Any], flags: dict[str, Any], derived: Collection[str] = ()) -> dict[str, Any]:
+    """Return the values of a file that flags leave.
+
+    A level of augmentation replaces all that the file has of it. Of the values in the file that were `derived` from
+    others, those are left out that follow from flags now.
+    """
+    replaced = flags.keys() | (LEVEL_OPTIONS if "augment" in flags else set()) | outdated(derived, flags)
     return {name: value for name, value in from_file.items() if name not in replaced}
 
 

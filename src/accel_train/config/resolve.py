@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from accel_train.config.defaults import CENTRE_SHARE, DATA_DEFAULTS, DataDefaults
+from accel_train.config.fields import Fit
 from accel_train.config.finetune_panel import BACKBONE
 from accel_train.config.optimizers import BASE_BATCH, OPTIMIZERS, default_optimizer
 from accel_train.config.options import ResolvedConfig, TrainConfig
@@ -24,18 +25,19 @@ def resolve(
     data_kind: str,
     train_images: int,
     precision: str,
-    crop_of_weights: float | None = None,
+    fit_of_weights: tuple[Fit | None, float | None] | None = None,
     architecture: str | None = None,
 ) -> tuple[ResolvedConfig, dict[str, str]]:
     """Return the config with its defaults filled in, and the origins with those of the defaults.
 
     `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
-    its origin is left to the caller. `crop_of_weights` is the evaluation crop of given weights, and `architecture` the
-    model that they are for, if that is known and the name of the model does not tell it.
+    its origin is left to the caller. `fit_of_weights` is how pictures become square in evaluation
+    with given weights, with the central crop, and `architecture` the model that they are for, if that is known and the
+    name of the model does not tell it.
     """
     defaults = _defaults(config, data_kind, train_images, architecture)
-    if crop_of_weights is not None and "eval_crop" in defaults:
-        defaults["eval_crop"] = (crop_of_weights, f"as for --weights {config.weights}")
+    if "fit" in defaults:
+        defaults |= _fitted(config, *(fit_of_weights or (None, None)))
     used = {name: default for name, default in defaults.items() if getattr(config, name) is None}
     values = {**dict(config), **{name: value for name, (value, _) in used.items()}, "precision": precision}
     # Not validated again: with values of a stored run, a config may be invalid that is only compared with it.
@@ -101,8 +103,17 @@ def _augmentation(config: TrainConfig, data_kind: str) -> dict[str, tuple[Any, s
         found["rand_augment"] = ((0, 0), "because --trivial-augment was given")
     if data_kind == "folder":
         found["fit"] = ("crop", "default")
-        if not whole:
-            found["eval_crop"] = (CENTRE_SHARE, "default")
+    return found
+
+
+def _fitted(config: TrainConfig, fit: Fit | None, crop: float | None) -> dict[str, tuple[Any, str]]:
+    """Return how pictures become square unless they are cropped at random, as for the weights if these tell it."""
+    of_weights = f"as for --weights {config.weights}"
+    found: dict[str, tuple[Any, str]] = {"fit": (fit, of_weights) if fit else ("crop", "default")}
+    if config.eval_crop is not None:
+        found["fit"] = ("crop", "because --eval-crop was given")
+    if (config.fit or found["fit"][0]) == "crop":
+        found["eval_crop"] = (CENTRE_SHARE, "default") if crop is None else (crop, of_weights)
     return found
 
 

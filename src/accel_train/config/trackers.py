@@ -1,10 +1,12 @@
 """The trackers, one row each: class and library."""
 
 import importlib.util
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from accel_train.errors import UserError
+from accel_train.config.suggest import did_you_mean, suggestions
+from accel_train.errors import UserError, shown
 
 NO_TRACKER = "none"
 """Value of ``--tracker`` that stands for none, not even those of the run that is resumed."""
@@ -21,11 +23,21 @@ class TrackerSpec(NamedTuple):
     """The module that it needs; `pip install 'accel_train[NAME]'` installs it."""
     has_projects: bool
     """Whether it lists runs by project, which ``--tracker-project`` names."""
+    variables: Mapping[str, tuple[str, ...]] = {}
+    """Environment variables that the library reads, with the values that it takes."""
+
+
+_OF_WANDB = {
+    "WANDB_MODE": ("online", "offline", "shared", "disabled", "dryrun", "run"),
+    "WANDB_RESUME": ("allow", "must", "never", "auto"),
+    "WANDB_CONSOLE": ("auto", "off", "wrap", "redirect", "wrap_raw", "wrap_emu"),
+}
+"""Of wandb 0.31."""
 
 
 TRACKERS: dict[str, TrackerSpec] = {
     "tensorboard": TrackerSpec("accel_train.trackers.tensorboard:TensorBoard", "tensorboard", False),
-    "wandb": TrackerSpec("accel_train.trackers.wandb:WandB", "wandb", True),
+    "wandb": TrackerSpec("accel_train.trackers.wandb:WandB", "wandb", True, _OF_WANDB),
     "trackio": TrackerSpec("accel_train.trackers.trackio:Trackio", "trackio", True),
     "mlflow": TrackerSpec("accel_train.trackers.mlflow:MLflow", "mlflow", True),
     "csv": TrackerSpec("accel_train.trackers.csv:Csv", None, False),
@@ -42,9 +54,10 @@ def check_trackers(names: Iterable[str] | None, *, project_of: str | None) -> No
     """Check that trackers can be used; `project_of` is the origin of their project.
 
     Raises:
-        UserError: a library is missing, or a flag names a project for trackers that have none.
+        UserError: a library is missing or its environment wrong, or a flag names a project for trackers without any.
     """
     check_installed(names)
+    check_environment(names)
     if project_of == "flag":  # a file may name one for trackers to come
         check_project(names)
 
@@ -61,6 +74,24 @@ def check_installed(names: Iterable[str] | None) -> None:
             raise UserError(
                 f"--tracker {name} needs the package {library}, which is not installed",
                 f"pip install 'accel_train[{name}]', or choose another: --tracker csv needs none",
+            )
+
+
+def check_environment(names: Iterable[str] | None) -> None:
+    """Check the environment variables of trackers.
+
+    Raises:
+        UserError: one has a value that its library does not take, such as none.
+    """
+    for name in chosen(names):
+        for variable, values in TRACKERS[name].variables.items():
+            found = os.environ.get(variable)
+            if found is None or found in values:
+                continue
+            problem = "is empty" if not found else f"is {shown(found)}"
+            raise UserError(
+                f"--tracker {name}: the environment variable {variable} {problem}",
+                did_you_mean(suggestions(found, values), f"set it to {', '.join(values)}, or unset it"),
             )
 
 

@@ -128,6 +128,34 @@ def files_of(**sources: Source) -> Files | None:
     return {split: dict(zip(s.labelled_paths(), s.sizes.tolist(), strict=True)) for split, s in listed.items()}
 
 
+def also_in(stored: Mapping[str, int], files: Mapping[str, int]) -> set[str]:
+    """Return the paths of those files, given with their bytes, that are among stored ones, too.
+
+    Class and size are equal, and the rest of the path as far as both tell it: a file of labels may give paths below
+    another folder, as in class/class/a.png.
+    """
+    whole = {(*_class_and_rest(path), size) for path, size in stored.items()}
+    ends = {(name, end, size) for name, rest, size in whole for end in _ends(rest)}
+
+    def is_stored(name: str, rest: str, size: int) -> bool:
+        return (name, rest, size) in ends or any((name, end, size) in whole for end in _ends(rest))
+
+    return {path for path, size in files.items() if is_stored(*_class_and_rest(path), size)}
+
+
+def _class_and_rest(path: str) -> tuple[str, str]:
+    name, _, rest = path.partition("/")
+    return name, rest
+
+
+def _ends(path: str) -> Iterator[str]:
+    """Yield a path, and what remains of it without its first folder, without its first two, and so on."""
+    yield path
+    while "/" in path:
+        path = path.partition("/")[2]
+        yield path
+
+
 def changes(before: Contents, now: Contents, files_before: Files | None, files_now: Files | None) -> str:
     """Return what has changed, in a few words; an empty text if nothing has."""
     found = list(_changes(before, now, files_before, files_now))

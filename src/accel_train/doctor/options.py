@@ -9,7 +9,7 @@ from accel_train.config.doctor_options import DoctorConfig
 from accel_train.config.early_check import check_plan
 from accel_train.config.import_string import check_function, is_function_name
 from accel_train.config.options import TrainConfig
-from accel_train.config.trackers import check_installed
+from accel_train.config.trackers import check_environment, check_installed
 from accel_train.data.open import is_path
 from accel_train.distributed.environment import world_size
 from accel_train.distributed.resolve import choose_strategy
@@ -30,6 +30,7 @@ def check_run(config: DoctorConfig, origins: Mapping[str, str]) -> None:
     """
     asked, given = _asked(config, origins)
     check_installed(asked.tracker)
+    check_environment(asked.tracker)
     model = asked.model or DATA_DEFAULTS[kind_of_data(asked.data)[0]].model
     architecture = architecture_name(model) if asked.model else None
     if is_function_name(model):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from accel_train.config.fields import Fit
 from accel_train.data.sources.unlabelled import LUMA
 from accel_train.export.resizing import FILTERS, side_matrix, whole
 from accel_train.models.base import Interpolation
@@ -18,7 +19,7 @@ from accel_train.run.inference import RunModel
 class Preprocessing:
     """The steps from an upright picture of 8-bit RGB to the input of a model, in their order."""
 
-    fit: str
+    fit: Fit
     """crop: the central square; pad: the picture between black margins; squash: the picture, distorted."""
     crop: float
     """Side of the central square, as a fraction of the picture's shorter side."""

@@ -17,8 +17,6 @@ _SMALL_STEM = (
     "model.conv1, model.maxpool = torch.nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False), torch.nn.Identity()"
 )
 """Of ResNets for small images."""
-_CROP_MODES = {"crop": "center", "pad": "border", "squash": "squash"}
-"""timm's names."""
 
 
 def write_weights(folder: Path, run: RunModel, *, half: bool) -> list[str]:
@@ -97,8 +95,8 @@ def _config(run: RunModel) -> dict[str, Any]:
             "mean": mean,
             "std": std,
             "interpolation": picture.interpolation,
-            "crop_pct": picture.crop,
-            "crop_mode": _CROP_MODES[picture.fit],
+            "crop_pct": picture.crop if picture.fit == "crop" else 1.0,  # timm would crop whole pictures, too
+            "crop_mode": timm_models.CROP_MODES[picture.fit],
         },
         "label_names": run.classes,
     }

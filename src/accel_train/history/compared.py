@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accel_train.history.comparison import Parting, different_options, different_surroundings, parting
+from accel_train.history.comparison import Parting, derived_options, different_options, different_surroundings, parting
 from accel_train.history.paired import PairedRuns, compare_predictions
 from accel_train.history.run import RunHistory
 from accel_train.history.summary import Summary
@@ -18,6 +18,8 @@ class Compared:
     summaries: Sequence[Summary]
     costs: Sequence[float | None]
     options: Mapping[str, tuple[Any, ...]]
+    derived: frozenset[str]
+    """Those of the options that nobody gave in any of the runs."""
     surroundings: Mapping[str, tuple[Any, ...]]
     partings: Mapping[str, Parting]
     """By the letter of the other run."""
@@ -29,6 +31,7 @@ class Compared:
         return {
             "runs": [{**asdict(run), "cost": cost} for run, cost in results],
             "options": self.options,
+            "derived_options": sorted(self.derived & self.options.keys()),
             "surroundings": self.surroundings,
             "against_first": [
                 {
@@ -56,6 +59,7 @@ def compare_runs(
         summaries=summaries,
         costs=costs,
         options=different_options(histories),
+        derived=derived_options(histories),
         surroundings=different_surroundings(histories),
         partings={letter: parting(runs[first], runs[letter]) for letter in others},
         tests={letter: compare_predictions(runs[first], runs[letter]) for letter in others},

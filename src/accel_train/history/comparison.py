@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from accel_train.config.derived import is_chosen
+from accel_train.errors import UserError
+from accel_train.history.config_file import read_settings
 from accel_train.history.run import RunHistory
 
 _SKIPPED = frozenset({"output", "resume", "report", "data_dir"})
@@ -46,6 +49,19 @@ def different_values(values: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any
 def different_options(runs: Sequence[RunHistory]) -> dict[str, tuple[Any, ...]]:
     """Return the options that are not the same in all runs, with the value of each run."""
     return {name: each for name, each in different_values([run.config for run in runs]).items() if name not in _SKIPPED}
+
+
+def derived_options(runs: Sequence[RunHistory]) -> frozenset[str]:
+    """Return the options that nobody gave in any of the runs: their values follow from others."""
+    return frozenset.intersection(*map(_not_chosen, runs))
+
+
+def _not_chosen(run: RunHistory) -> frozenset[str]:
+    try:
+        settings = read_settings(run.folder)
+    except UserError:  # it is not known
+        return frozenset()
+    return frozenset(name for name, setting in settings.items() if not is_chosen(setting.origin))
 
 
 def different_surroundings(runs: Sequence[RunHistory]) -> dict[str, tuple[Any, ...]]:

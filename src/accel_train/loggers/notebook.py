@@ -28,7 +28,7 @@ from accel_train.loggers.epoch_table import fitting_columns
 from accel_train.loggers.lines import GAP, resumed_line, stopped_line
 from accel_train.loggers.rows import RunConsole
 from accel_train.loggers.run_clock import RunClock
-from accel_train.loggers.summary import print_report, print_summary
+from accel_train.loggers.summary import print_next, print_report, print_summary
 from accel_train.loggers.text import loss, printable, speed
 from accel_train.loggers.throughput import Throughput
 
@@ -103,8 +103,8 @@ class NotebookLogger:
             EpochEnd: self._add_epoch,
             Notice: lambda event: self._notes.append(f"note: {event.text}"),
             Stopped: lambda event: self._end(f"{stopped_line(self._run, event, None)}\n"),
-            RunEnded: lambda event: self._end(_printed(lambda console: print_summary(console, event, self._run))),
-            ReportWritten: lambda event: self._end(_printed(lambda console: print_report(console, event, self._run))),
+            RunEnded: self._end_run,
+            ReportWritten: self._tell_report,
         }
 
     def __call__(self, event: Event) -> None:
@@ -150,6 +150,15 @@ class NotebookLogger:
     def _end(self, text: str) -> None:
         self._result += text
         self._state = ""
+
+    def _end_run(self, event: RunEnded) -> None:
+        self._end(_printed(lambda console: print_summary(console, event, self._run)))
+        if not self._run.config["report"]:
+            self._end(_printed(lambda console: print_next(console, event, self._run)))
+
+    def _tell_report(self, event: ReportWritten) -> None:
+        self._end(_printed(lambda console: print_report(console, event)))
+        self._end(_printed(lambda console: print_next(console, event, self._run)))
 
     def _rows(self) -> list[list[str]]:
         names = [column.name for column in self._columns]

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from accel_train.events import (
     EpochByRank,
@@ -27,7 +27,7 @@ from accel_train.loggers.lines import GAP, epoch_line, rank_lines, resumed_line,
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.rows import RunConsole
 from accel_train.loggers.run_clock import RunClock
-from accel_train.loggers.summary import print_report, print_summary, summary_line
+from accel_train.loggers.summary import print_next, print_report, print_summary, summary_line
 from accel_train.loggers.text import learning_rate, loss, printable, speed
 from accel_train.loggers.throughput import Throughput
 
@@ -58,6 +58,7 @@ class PlainLogger:
         self._clock = clock
         self._next_update = 0
         self._next_time = 0.0
+        self._last: RunEnded | ReportWritten | None = None
         self._progress: tuple[str, ...] = ()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             RunStarted: self._start,
@@ -77,6 +78,14 @@ class PlainLogger:
 
     def __call__(self, event: Event) -> None:
         self._handlers[type(event)](event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Write the next command of a finished run: notes may have come after its results."""
+        if self._last:
+            print_next(self._console, self._last, self._run)
 
     def _start(self, event: RunStarted) -> None:
         self._run, self._plan = event, event.plan
@@ -119,10 +128,12 @@ class PlainLogger:
         self._schedule_next_line(event.update)
 
     def _end(self, event: RunEnded) -> None:
+        self._last = event
         print_summary(self._console, event, self._run)
 
     def _tell_report(self, event: ReportWritten) -> None:
-        print_report(self._console, event, self._run)
+        self._last = event
+        print_report(self._console, event)
 
     def _write(self, *lines: str) -> None:
         self._stream.write("".join(f"{printable(line)}\n" for line in lines))

@@ -137,7 +137,7 @@ def _console(started: RunStarted, process: Process) -> AbstractContextManager[Lo
 
 
 def _notebook(started: RunStarted, process: Process) -> AbstractContextManager[Logger]:
-    return nullcontext(NotebookLogger(cell_output()) if can_display() else PlainLogger(sys.stdout))
+    return nullcontext(NotebookLogger(cell_output())) if can_display() else PlainLogger(sys.stdout)
 
 
 def console_logger(stream: TextIO, is_terminal: bool, process: Process) -> AbstractContextManager[Logger]:
@@ -150,7 +150,7 @@ def console_logger(stream: TextIO, is_terminal: bool, process: Process) -> Abstr
 
         console = RunConsole(file=stream, force_terminal=True, highlight=False)
         return TerminalLogger(console, verbose=verbose, command=command)
-    return nullcontext(PlainLogger(stream, verbose=verbose, command=command))
+    return PlainLogger(stream, verbose=verbose, command=command)
 
 
 LOGGERS: dict[str, Row] = {

@@ -14,14 +14,19 @@ _FUNCTION = re.compile(r"(?!hf:|timm:)[\w.]+:[^\W\d]\w*")
 
 
 def print_summary(console: Console, ended: RunEnded, started: RunStarted) -> None:
-    """Print :func:`summary_rows` and, unwrapped so that they can be copied, :func:`files_rows`."""
+    """Print :func:`summary_rows` and, unwrapped so that it can be copied, the run folder."""
     print_rows(console, summary_rows(ended, started))
-    print_rows(console, files_rows(started), wrap=False)
+    print_rows(console, [("files", started.run_folder)], wrap=False)
 
 
-def print_report(console: Console, written: ReportWritten, started: RunStarted) -> None:
-    """Print :func:`report_rows`, unwrapped."""
-    print_rows(console, report_rows(written, started), wrap=False)
+def print_report(console: Console, written: ReportWritten) -> None:
+    """Print the report that a run has written, unwrapped."""
+    print_rows(console, [("report", written.path)], wrap=False)
+
+
+def print_next(console: Console, last: RunEnded | ReportWritten, started: RunStarted) -> None:
+    """Print the next command, unwrapped; after all that is told of a finished run."""
+    print_rows(console, [("next", next_command(last, started))], wrap=False)
 
 
 def summary_rows(ended: RunEnded, started: RunStarted) -> list[Row]:
@@ -37,18 +42,12 @@ def summary_rows(ended: RunEnded, started: RunStarted) -> list[Row]:
     ]
 
 
-def files_rows(started: RunStarted) -> list[Row]:
-    """Return the run folder, and the next command if no report follows, which names another one."""
+def next_command(last: RunEnded | ReportWritten, started: RunStarted) -> str:
+    """Return the command that writes the report, or the one after that if it is written."""
     run = started.run_folder
-    if started.config["report"]:
-        return [("files", run)]
-    return [("files", run), ("next", shlex.join(["accel_train", "report", run, *_own_code(started, "model", "data")]))]
-
-
-def report_rows(written: ReportWritten, started: RunStarted) -> list[Row]:
-    """Return the report that the run has written, and the next command."""
-    predict = shlex.join(["accel_train", "predict", started.run_folder, *_own_code(started, "model")])
-    return [("report", written.path), ("next", f"{predict} PICTURES")]
+    if isinstance(last, RunEnded):
+        return shlex.join(["accel_train", "report", run, *_own_code(started, "model", "data")])
+    return f"{shlex.join(['accel_train', 'predict', run, *_own_code(started, 'model')])} PICTURES"
 
 
 def _own_code(started: RunStarted, *names: str) -> list[str]:

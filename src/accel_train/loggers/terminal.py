@@ -34,7 +34,7 @@ from accel_train.loggers.epoch_table import Column, fitting_columns, header, row
 from accel_train.loggers.lines import GAP, rank_lines, resumed_line, stopped_line
 from accel_train.loggers.profile_table import profile_lines
 from accel_train.loggers.run_clock import RunClock
-from accel_train.loggers.summary import print_report, print_summary
+from accel_train.loggers.summary import print_next, print_report, print_summary
 from accel_train.loggers.text import as_encoded, loss, printable, speed
 from accel_train.loggers.throughput import Throughput
 
@@ -53,6 +53,7 @@ class TerminalLogger:
     _run: RunStarted
     _throughput: Throughput
     _run_clock: RunClock
+    _last: RunEnded | ReportWritten | None = None
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class TerminalLogger:
             EpochByRank: self._add_ranks,
             EpochEnd: self._add_row,
             RunEnded: self._end,
-            ReportWritten: lambda event: print_report(self._console, event, self._run),
+            ReportWritten: self._tell_report,
             Saved: lambda event: None,  # too frequent for a terminal
             Notice: lambda event: self._print(f"note: {printable(event.text)}"),
             Profiled: self._show_profile,
@@ -102,7 +103,10 @@ class TerminalLogger:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """Restore the terminal, and show the next command of a finished run: notes may have come after its results."""
         self.close()
+        if self._last:
+            print_next(self._console, self._last, self._run)
 
     def close(self) -> None:
         """Remove the bar and show the cursor again."""
@@ -193,8 +197,13 @@ class TerminalLogger:
 
     def _end(self, event: RunEnded) -> None:
         self.close()
+        self._last = event
         self._console.print()
         print_summary(self._console, event, self._run)
+
+    def _tell_report(self, event: ReportWritten) -> None:
+        self._last = event
+        print_report(self._console, event)
 
 
 class _Bar(Bar):

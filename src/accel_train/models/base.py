@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from accel_train.config.fields import Fit
 from accel_train.models.splitting import FindBlocks, sequential
 
 Interpolation = Literal["bilinear", "bicubic"]
@@ -28,6 +29,8 @@ class Preprocessing:
     interpolation: Interpolation = "bilinear"
     crop: float | None = None
     """The central crop of evaluation, as a fraction of the shorter side; None if it is not known."""
+    fit: Fit | None = None
+    """How pictures become square in evaluation; None if it is not known."""
     adapted_to: int | None = None
     """Image size to which the model is adapted, if not `image_size`."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from accel_train.config.fields import Fit
 from accel_train.config.suggest import did_you_mean, suggestions
 from accel_train.errors import UserError, shown
 from accel_train.models.base import Architecture, Family, Preprocessing, Weights
@@ -23,6 +24,8 @@ HUB = PREFIX + _HUB
 """Prefix of models that a repository of the hub describes."""
 _FILES = ("model.safetensors", "pytorch_model.bin")
 """Names of the weights in a repository, the preferred one first."""
+CROP_MODES: dict[Fit, str] = {"crop": "center", "pad": "border", "squash": "squash"}
+"""timm's names of how pictures become square; it takes the central crop for all others."""
 _OF_TRAINING = {"num_classes", "in_chans", "img_size", "drop_rate", "drop_path_rate", "pretrained"}
 """Arguments of a model in a repository that do not change its architecture, or that a run decides."""
 
@@ -192,6 +195,7 @@ def _preprocessing(config: Any) -> Preprocessing:
         std=tuple(config.std),
         interpolation="bicubic" if config.interpolation == "bicubic" else "bilinear",
         crop=min(1.0, config.crop_pct),
+        fit=next((fit for fit, mode in CROP_MODES.items() if mode == config.crop_mode), "crop"),
     )
 
 

@@ -47,6 +47,7 @@ def _fetch(model: str, entry: Any) -> Weights:
             std=(0.5,) * 3 if own else tuple(transforms.std),
             interpolation=transforms.interpolation.value,
             crop=min(1.0, transforms.crop_size[0] / transforms.resize_size[0]),
+            fit="crop",
         ),
         classes=tuple(entry.meta["categories"]),
         digest_of_ids=_IMAGENET_IDS,

@@ -184,15 +184,15 @@ def _resolve(
     Raises:
         UserError: the run to resume was another one, or was trained on other data.
     """
-
-    def resolved(config: TrainConfig, architecture: str | None) -> tuple[ResolvedConfig, dict[str, str]]:
-        return resolve(config, origins, data.kind, len(data.train), processes.precision, start.crop, architecture)
+    resolved = partial(resolve, data_kind=data.kind, train_images=len(data.train), precision=processes.precision)
 
     def as_stored(point: ResumePoint) -> ResolvedConfig:
         """Resolve for the epochs of the stored run: an extended run keeps the defaults that follow from them."""
         assert point.stored
-        kept = ["epochs", *(name for name in ("warmup_epochs", "eval_crop") if getattr(asked, name) is None)]
-        return resolved(asked.model_copy(update={name: point.stored[name] for name in kept}), point.model)[0]
+        kept = ["epochs", *(["warmup_epochs"] if asked.warmup_epochs is None else [])]
+        like = asked.model_copy(update={name: point.stored[name] for name in kept})
+        fitted = (point.stored["fit"], point.stored["eval_crop"]) if asked.starts_from_weights else None
+        return resolved(like, origins, architecture=point.model, fit_of_weights=fitted)[0]
 
     def is_this_run(point: ResumePoint) -> bool:
         assert point.stored
@@ -201,7 +201,7 @@ def _resolve(
         compare_data = not here and not has_same_data(point, contents)
         return not (shorter or differences(as_stored(point), point.stored, compare_data=compare_data))
 
-    new, new_origins = resolved(asked, start.architecture)
+    new, new_origins = resolved(asked, origins, architecture=start.architecture, fit_of_weights=start.fit)
     name = re.sub("[:,/]", "_", f"{Path(asked.data).absolute().name}_{new.model}")
     point = processes.on_main(lambda: find(asked.output, asked.resume, name, is_this_run))
     if point.stored is None or point.source is None:

@@ -7,7 +7,7 @@ from accel_train.checkpoints.data_files import read_files
 from accel_train.checkpoints.run_folder import Description
 from accel_train.config.import_string import is_function_name, trusted
 from accel_train.config.options import EvaluateConfig, ResolvedConfig
-from accel_train.data.contents import Contents, changes, contents_of, files_of
+from accel_train.data.contents import Contents, also_in, changes, contents_of, files_of
 from accel_train.data.open import is_folder, is_path, open_data, open_for_evaluation, refuse_unused_directory
 from accel_train.data.sources.base import DataSet, LabelsFrom, Source
 from accel_train.errors import UserError
@@ -97,20 +97,21 @@ def _folder(
         labels=LabelsFrom(config.labels, config.label_column),
     )
     ((split, source),) = listing.splits.items()
-    if split != "all":
+    if split != "all" and not config.labels:
         return EvaluationData(source, listing.notes)
-    if held_out := _held_out(name, config, trained_by, description, run):
+    if split == "all" and (held_out := _held_out(name, config, trained_by, description, run)):
         return EvaluationData(held_out, listing.notes)
-    return EvaluationData(source, (*listing.notes, *_seen(source, name, run)))
+    return EvaluationData(source, (*listing.notes, *_seen(source, name, run, whole=split == "all")))
 
 
-def _seen(source: Source, name: str, run: Path) -> list[str]:
-    """Note that all images of a folder are evaluated, although the run was, or may have been, trained on them."""
+def _seen(source: Source, name: str, run: Path, *, whole: bool) -> list[str]:
+    """Note that images are evaluated that the run was, or, if they are a `whole` folder, may have been trained on."""
     files, trained = files_of(val=source), read_files(run)
     if not files or not trained:
-        return [f"{name} has no val/: all its images are evaluated, perhaps also some that {run} was trained on"]
-    seen = files["val"].items() & trained["train"].items()
-    if not seen - trained["val"].items():  # files of equal names and sizes: those of its validation, as far as is known
+        may = f"{name} has no val/: all its images are evaluated, perhaps also some that {run} was trained on"
+        return [may] * whole
+    seen, validated = (also_in(of, files["val"]) for of in (trained["train"], trained["val"]))
+    if not seen - validated:  # files of equal names and sizes: those of its validation, as far as is known
         return []
     return [f"{run} was trained on {len(seen):,} of the {quantity(len(source), 'image')}"]
 

@@ -8,6 +8,7 @@ import torch
 
 from accel_train.checkpoints.run_folder import Description
 from accel_train.config.defaults import DATA_DEFAULTS
+from accel_train.config.fields import Fit
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.data.sources.base import DataSet, spread
 from accel_train.errors import UserError
@@ -48,9 +49,10 @@ class Start:
     """Why the weights cannot be had."""
 
     @property
-    def crop(self) -> float | None:
-        """The evaluation crop of the weights, if it is known."""
-        return self.weights.preprocessing.crop if self.weights and self.weights.preprocessing else None
+    def fit(self) -> tuple[Fit | None, float | None] | None:
+        """How the weights' pictures became square in evaluation, with the central crop, as far as it is known."""
+        found = self.weights.preprocessing if self.weights else None
+        return (found.fit, found.crop) if found else None
 
 
 def find_start(asked: TrainConfig, data: DataSet) -> Start:
@@ -91,7 +93,7 @@ def initial_model(
     built, head = _build(config, config.model, data, asked)
     kept = weights.may_be_for(_classes(data)) or len(weights.classes or ()) != len(_classes(data))
     sentences = load_initial(built.module, weights, built.image_size, frozenset() if kept else head())
-    return data, built, (*start.notes, *sentences, _preprocessing_note(asked, data, built.image_size))
+    return data, built, (*start.notes, *sentences, _preprocessing_note(asked, data, built.image_size, config.fit))
 
 
 def fit_to_images(config: ResolvedConfig, data: DataSet, built: BuiltModel) -> None:
@@ -168,11 +170,13 @@ def _random_notes(config: ResolvedConfig) -> tuple[str, ...]:
     return (f"random weights: --weights DEFAULT starts from those of {config.model}",)
 
 
-def _preprocessing_note(asked: Preprocessing | None, data: DataSet, image_size: int) -> str:
-    """Return how images are prepared, which decides as much as the weights."""
+def _preprocessing_note(asked: Preprocessing | None, data: DataSet, image_size: int, fit: Fit | None) -> str:
+    """Return how images are prepared, which decides as much as the weights; `fit` is None for images of one size."""
     means, stds = (" ".join(f"{value:.4g}" for value in values) for values in (data.mean, data.std))
     size = quantity(image_size, "pixel")
     if asked is None:
         return f"the weights do not tell their image size and normalisation: {size}, mean {means}, std {stds} are used"
     other = f" (its weights: {asked.image_size})" if image_size != asked.image_size else ""
-    return f"images as for the weights: {size}{other}, {data.interpolation}, mean {means}, std {stds}"
+    fitted = f", --fit {fit}" * bool(fit and asked.fit and {fit, asked.fit} != {"crop"})
+    fitted += f" (its weights: {asked.fit})" * bool(fitted and fit != asked.fit)
+    return f"images as for the weights: {size}{other}, {data.interpolation}, mean {means}, std {stds}{fitted}"

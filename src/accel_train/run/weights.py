@@ -15,7 +15,7 @@ from accel_train.errors import UserError
 from accel_train.events import RunEnded
 from accel_train.history.files import CONFIG, METRICS, WEIGHTS
 from accel_train.loggers.text import quoted
-from accel_train.models.base import Weights
+from accel_train.models.base import Preprocessing, Weights
 from accel_train.models.build import published_weights
 from accel_train.models.pretrained import weights_in
 from accel_train.system.records import parse_json
@@ -60,7 +60,7 @@ def initial_weights(model: str, asked: str) -> tuple[Weights, tuple[str, ...]]:
     file, notes = _file_of(Path(asked))
     if description := _description_beside(file):
         of_run = file.name in WEIGHTS.values()
-        preprocessing = replace(description.preprocessing, crop=_crop_of(file.parent))
+        preprocessing = _as_evaluated(description.preprocessing, file.parent)
         found = weights_in(file, preprocessing, description.classes, needs_checksum=of_run)
         options = f"--model {quoted(description.model)}, --image-size {preprocessing.image_size}"
         return replace(found, options=options), notes
@@ -116,11 +116,12 @@ def _file_of(path: Path) -> tuple[Path, tuple[str, ...]]:
     return last, _older_notes(path)
 
 
-def _crop_of(run: Path) -> float | None:
-    """Return the central crop of a run's evaluation; None if that is not known."""
+def _as_evaluated(preprocessing: Preprocessing, run: Path) -> Preprocessing:
+    """Add how pictures become square in a run's evaluation, if that is known."""
     with suppress(UserError):
-        return read_config(run / CONFIG, ResolvedConfig).eval_crop
-    return None
+        config = read_config(run / CONFIG, ResolvedConfig)
+        return replace(preprocessing, crop=config.eval_crop, fit=config.fit)
+    return preprocessing
 
 
 def _older_notes(folder: Path) -> tuple[str, ...]:

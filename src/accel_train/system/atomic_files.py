@@ -1,5 +1,6 @@
 """Files that are written completely or not at all."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from accel_train.system.run_around import run_that_writes
 
 PARTIAL = ".tmp_"
 """Prefix of an unfinished file or folder."""
+_OF_WRITER = "[0-9a-f]{8}_"
+"""Pattern of what follows the prefix of a file: each writer has a name of its own."""
 STDOUT = Path("-")
 """What other programs take for standard output."""
 
@@ -53,11 +56,14 @@ def refuse_unwritable(path: Path, option: str, suffix: str = "", *, of_run: str 
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file atomically and durably: a kill or a power failure leaves the old content or the new."""
-    partial = path.with_name(PARTIAL + path.name)
-    remove(partial)  # a link would be written through
+    """Write a file atomically and durably: a kill or a power failure leaves the old content or the new.
+
+    Several processes may do so at once: one of their contents remains.
+    """
+    clean(path.parent, re.escape(path.name))
+    partial, lock = _begin(path)
     try:
-        with partial.open("xb") as file:
+        with os.fdopen(os.dup(lock), "wb") as file:
             file.write(data)
         sync(partial)
         partial.replace(path)
@@ -68,6 +74,21 @@ def write_file(path: Path, data: bytes) -> None:
         if isinstance(error, OSError) and error.filename is None:  # that of a write names no file
             error.filename = str(path)
         raise
+    finally:
+        os.close(lock)
+
+
+def _begin(path: Path) -> tuple[Path, int]:
+    """Create an unfinished file that no other writer has, and return it with a descriptor that keeps it locked."""
+    while True:
+        partial = path.with_name(f"{PARTIAL}{os.urandom(4).hex()}_{path.name}")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(OSError):  # not all file systems have locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):  # another writer may have taken it for that of a killed process
+            if os.path.samestat(os.fstat(descriptor), os.lstat(partial)):
+                return partial, descriptor
+        os.close(descriptor)
 
 
 def write_output(path: Path, content: bytes, option: str) -> None:
@@ -84,14 +105,30 @@ def write_output(path: Path, content: bytes, option: str) -> None:
 
 def is_partial(name: str, finished: str) -> bool:
     """Return whether a name is that of an unfinished file or folder; `finished` is a pattern of finished ones."""
-    return name.startswith(PARTIAL) and re.fullmatch(finished, name.removeprefix(PARTIAL)) is not None
+    return re.fullmatch(f"{re.escape(PARTIAL)}({_OF_WRITER})?({finished})", name) is not None
 
 
 def clean(folder: Path, finished: str) -> None:
-    """Remove unfinished files and folders of a killed process; `finished` is a pattern of the names they would get."""
+    """Remove unfinished files and folders of a killed process; `finished` is a pattern of the names they would get.
+
+    A file that a process is writing is locked, and left.
+    """
     for path in folder.glob(f"{PARTIAL}*"):
         if is_partial(path.name, finished):
+            _remove_unlocked(path)
+
+
+def _remove_unlocked(path: Path) -> None:
+    if path.is_symlink() or not path.is_file():
+        remove(path)
+        return
+    with suppress(OSError):  # it is locked, or gone, or the file system has no locks
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # NFS locks only what may be written
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove(path)
+        finally:
+            os.close(descriptor)
 
 
 def remove(path: Path) -> None:

@@ -19,7 +19,7 @@ class MLflow:
         import mlflow
         from accelerate.tracking import MLflowTracker
 
-        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT) if run.project is None else run.project
+        experiment = run.project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
         found = mlflow.search_runs(
             experiment_names=[experiment],
             filter_string=f"tags.`{_TAG}` = '{run.identity}'",

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from accel_train.config.trackers import PROJECT
+from accel_train.errors import shown
 from accel_train.history.files import WANDB
 from accel_train.system.atomic_files import remove
 from accel_train.trackers.base import TRACKED, Row, TrackedRun
@@ -24,14 +27,17 @@ class WandB:
         from accelerate.tracking import WandBTracker
 
         self._tracker = WandBTracker(
-            run.project or os.environ.get("WANDB_PROJECT", PROJECT),
+            run.project or os.environ.get("WANDB_PROJECT") or PROJECT,
             id=run.identity,
             name=run.name,
             dir=str(run.folder),
             resume="allow",
             settings=wandb.Settings(console="off", silent=True),
         )
-        self._tracker.start()
+        try:
+            self._tracker.start()
+        except ValidationError as error:  # of a setting, which it reads from the environment
+            raise ValueError(_wrong_variable(error)) from None
         self._tracker.store_init_configuration(dict(run.config))
         tracked = self._tracker.tracker
         for event in TRACKED:
@@ -53,6 +59,14 @@ class WandB:
 
     def close(self, *, complete: bool) -> None:
         self._tracker.tracker.finish(exit_code=0 if complete else 1)
+
+
+def _wrong_variable(error: ValidationError) -> str:
+    """Return which environment variable has a wrong value, and why it is wrong."""
+    first = error.errors()[0]
+    variable = f"WANDB_{first['loc'][0]}".upper()
+    found = f"the environment variable {variable} is" if variable in os.environ else f"{first['loc'][0]} is"
+    return f"{found} {shown(first['input'])}: {first['msg']}"
 
 
 def held_in(summary: Mapping[str, Any]) -> dict[str, int]:

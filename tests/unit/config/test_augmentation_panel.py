@@ -87,6 +87,12 @@ def test_whole_pictures_are_not_cropped_at_random(fit: str) -> None:
     assert config.flip == 0.5
 
 
+@pytest.mark.parametrize("fit", ["pad", "squash"])
+def test_whole_pictures_are_for_evaluation_only_if_a_random_crop_is_asked_for(fit: str) -> None:
+    config, _ = resolved(fit=fit, random_crop=True, crop_scale="0.5,1")
+    assert (config.random_crop, config.crop_scale, config.fit, config.eval_crop) == (True, (0.5, 1.0), fit, None)
+
+
 def test_pictures_are_fitted_by_default_and_images_of_one_size_are_not() -> None:
     config, origins = resolved()
     assert (config.fit, config.eval_crop) == ("crop", 0.875)
@@ -119,8 +125,7 @@ def test_pictures_are_fitted_by_default_and_images_of_one_size_are_not() -> None
             "or 0",
         ),
         ({"crop_scale": "0.5,1", "random_crop": False}, "--crop-scale has no effect with --no-random-crop"),
-        ({"crop_ratio": "1,1", "fit": "pad"}, "--crop-ratio contradicts --fit pad, which shows whole pictures"),
-        ({"random_crop": True, "fit": "squash"}, "--random-crop contradicts --fit squash, which shows whole pictures"),
+        ({"crop_ratio": "1,1", "fit": "pad"}, "--crop-ratio has no effect with --fit pad, which shows whole pictures"),
         ({"eval_crop": 0.9, "fit": "pad"}, "--eval-crop has no effect with --fit pad"),
         (
             {"trivial_augment": True, "rand_augment": "1,1"},

@@ -7,6 +7,7 @@ import pytest
 
 from accel_train.config.augmentation_panel import LEVEL_OPTIONS
 from accel_train.config.defaults import DATA_DEFAULTS
+from accel_train.config.fields import Fit
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.plan import make_plan
@@ -211,14 +212,31 @@ def test_frozen_layers_are_the_backbone_if_only_the_epoch_is_given() -> None:
     assert resolved().freeze is None
 
 
-def test_central_crop_of_given_weights_is_used_unless_another_is_asked_for() -> None:
-    given: dict[str, Any] = {"weights": "DEFAULT"}
-    for asked, expected in (
-        ({}, (0.95, "as for --weights DEFAULT")),
-        ({"eval_crop": 0.5}, (0.5, "flag")),
-        ({"fit": "pad"}, (None, "default")),
-    ):
-        origins = dict.fromkeys(asked, "flag")
-        config, found = resolve(TrainConfig(**given | asked), origins, "folder", 3000, "fp32", crop_of_weights=0.95)
-        assert (config.eval_crop, found.get("eval_crop", "default")) == expected
-    assert resolve(TrainConfig(**given), {}, "digits", 1437, "fp32", crop_of_weights=0.95)[0].eval_crop is None
+@pytest.mark.parametrize(
+    ("asked", "fit", "crop"),
+    [
+        ({}, ("squash", "as for --weights DEFAULT"), (None, "")),
+        ({"fit": "pad"}, ("pad", "flag"), (None, "")),
+        ({"fit": "crop"}, ("crop", "flag"), (0.95, "as for --weights DEFAULT")),
+        ({"eval_crop": 0.5}, ("crop", "because --eval-crop was given"), (0.5, "flag")),
+    ],
+)
+def test_pictures_become_square_as_for_the_weights_unless_asked_otherwise(
+    asked: dict[str, Any], fit: tuple[str, str], crop: tuple[float | None, str]
+) -> None:
+    config, found = of_weights("folder", "squash", asked)
+    assert ((config.fit, found["fit"]), (config.eval_crop, found.get("eval_crop", ""))) == (fit, crop)
+    assert config.random_crop is ("fit" not in asked or asked["fit"] == "crop")  # training crops as timm does
+    assert ResolvedConfig(**config.model_dump() | {"global_batch_size": 64}) != config  # what is stored can be read
+
+
+def test_central_crop_of_given_weights_is_used() -> None:
+    config, found = of_weights("folder", "crop", {})
+    assert (config.eval_crop, found["eval_crop"]) == (0.95, "as for --weights DEFAULT")
+    config, _ = of_weights("digits", "squash", {})
+    assert (config.fit, config.eval_crop) == (None, None)
+
+
+def of_weights(kind: str, fit: Fit, asked: dict[str, Any]) -> tuple[ResolvedConfig, dict[str, str]]:
+    config, origins = TrainConfig(weights="DEFAULT", **asked), dict.fromkeys(asked, "flag")
+    return resolve(config, origins, kind, 3000, "fp32", fit_of_weights=(fit, 0.95))

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from accel_train.config.options import TrainConfig
-from accel_train.config.trackers import check_installed, check_project, check_trackers, chosen
+from accel_train.config.trackers import check_environment, check_installed, check_project, check_trackers, chosen
 from accel_train.errors import UserError
 
 
@@ -28,6 +28,27 @@ def test_missing_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         check_installed(("csv", "mlflow"))
     assert refused.value.message == "--tracker mlflow needs the package mlflow, which is not installed"
     assert refused.value.hint.startswith("pip install 'accel_train[mlflow]'")
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "hint"),
+    [
+        ("", "WANDB_MODE is empty", "set it to online, offline, shared, disabled, dryrun, run, or unset it"),
+        ("onlin", "WANDB_MODE is 'onlin'", "did you mean online?"),
+        ("\x1b[31m", r"WANDB_MODE is '\x1b[31m'", "set it to online, "),
+    ],
+)
+def test_wrong_environment_of_a_tracker_is_refused(
+    monkeypatch: pytest.MonkeyPatch, value: str, message: str, hint: str
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", value)
+    check_environment(("csv", "none"))
+    with pytest.raises(UserError) as refused:
+        check_trackers(("csv", "wandb"), project_of=None)
+    assert refused.value.message == f"--tracker wandb: the environment variable {message}"
+    assert refused.value.hint.startswith(hint)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    check_environment(("wandb",))
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ def test_timm_prepares_pictures_as_the_run(tmp_path: Path) -> None:
     }
 
 
+def test_timm_shows_whole_pictures_where_the_run_does(tmp_path: Path) -> None:
+    write_weights(tmp_path, run_model("timm:test_vit", 64, fit="squash", eval_crop=None), half=False)
+    config = timm.data.resolve_model_data_config(timm.create_model(f"local-dir:{tmp_path}"))
+    assert (config["crop_mode"], config["crop_pct"]) == ("squash", 1.0)
+
+
 def test_half_precision_halves_the_file(tmp_path: Path) -> None:
     run = run_model("resnet18", 64)
     sizes = []

@@ -12,6 +12,7 @@ from helpers.run_events import started
 from accel_train.events import Event
 from accel_train.history.comparison import (
     Parting,
+    derived_options,
     different_options,
     different_surroundings,
     different_values,
@@ -34,6 +35,17 @@ def test_options_that_say_where_a_run_is_do_not_count(tmp_path: Path) -> None:
     one = read_run(write_run(tmp_path / "a", output="a", seed=1, lr=0.5))
     other = read_run(write_run(tmp_path / "b", output="b", seed=2, lr=0.5))
     assert different_options([one, other]) == {"seed": (1, 2)}
+
+
+def test_options_that_nobody_gave_to_a_run_are_those_that_follow_from_others(tmp_path: Path) -> None:
+    one, other = (read_run(write_run(tmp_path / name)) for name in "ab")
+    shared = "seed: 0  # default\nmax_lr: 0.05  # default for cnn with sgd\n"
+    (one.folder / "config.yaml").write_text(f"{shared}lr: 0.1  # default for cnn with sgd\nmodel: cnn  # a.yaml\n")
+    (other.folder / "config.yaml").write_text(f"{shared}lr: 0.1  # flag\nmodel: mlp  # default for digits\n")
+    assert derived_options([one, other]) == {"seed", "max_lr"}
+    assert derived_options([one, one]) == {"seed", "max_lr", "lr"}
+    (other.folder / "config.yaml").unlink()
+    assert derived_options([one, other]) == frozenset()
 
 
 def test_hardware_and_images_are_compared(tmp_path: Path) -> None:

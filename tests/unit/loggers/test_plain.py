@@ -1,11 +1,12 @@
 """Lines for files and pipes."""
 
 import io
+from contextlib import nullcontext
 
 import pytest
 from helpers.run_events import run_events, started
 
-from accel_train.events import ReportWritten, Resumed, UpdateDone
+from accel_train.events import Notice, ReportWritten, Resumed, UpdateDone
 from accel_train.loggers.plain import PlainLogger, QuietLogger
 
 
@@ -13,8 +14,9 @@ def lines_of_run(logger_class: type[PlainLogger | QuietLogger] = PlainLogger) ->
     """Return the lines of a run."""
     stream = io.StringIO()
     logger = logger_class(stream)
-    for event in (*run_events(), ReportWritten("runs/digits-1/report.html")):
-        logger(event)
+    with logger if isinstance(logger, PlainLogger) else nullcontext():
+        for event in (*run_events(), ReportWritten("runs/digits-1/report.html")):
+            logger(event)
     assert not set("\r\x1b") & set(stream.getvalue())
     return stream.getvalue().splitlines()
 
@@ -55,6 +57,24 @@ def test_starts_with_banner_and_ends_with_next_command() -> None:
         "report         runs/digits-1/report.html",
         "next           accel_train predict runs/digits-1 PICTURES",
     ]
+
+
+def test_next_command_comes_after_notes_on_a_run_without_report() -> None:
+    stream = io.StringIO()
+    with PlainLogger(stream) as logger:
+        for event in (*run_events(), Notice("try more images")):
+            logger(event)
+    assert stream.getvalue().splitlines()[-2:] == [
+        "note: try more images",
+        "next           accel_train report runs/digits-1",
+    ]
+
+
+def test_run_that_has_not_finished_has_no_next_command() -> None:
+    stream = io.StringIO()
+    with PlainLogger(stream) as logger:
+        logger(started())
+    assert "\nnext " not in stream.getvalue()
 
 
 def test_writes_a_line_per_tenth_of_the_run_except_at_ends_of_epochs() -> None:

@@ -7,21 +7,14 @@ from helpers.run_events import ENDED, started
 from rich.console import Console
 
 from accel_train.events import ReportWritten
-from accel_train.loggers.summary import files_rows, print_summary, report_rows, summary_line, summary_rows
+from accel_train.loggers.summary import next_command, print_next, print_summary, summary_line, summary_rows
 
 
-def test_report_is_followed_by_the_next_command() -> None:
+def test_next_command_writes_the_report_or_is_the_one_after_that() -> None:
     quoted = started(run_folder="my runs/a b")
-    assert files_rows(quoted) == [("files", "my runs/a b")]
-    assert report_rows(ReportWritten("my runs/a b/report.html"), quoted) == [
-        ("report", "my runs/a b/report.html"),
-        ("next", "accel_train predict 'my runs/a b' PICTURES"),
-    ]
-
-
-def test_run_without_report_names_the_command_that_writes_it() -> None:
-    without = started({"report": False}, run_folder="my runs/a b")
-    assert files_rows(without) == [("files", "my runs/a b"), ("next", "accel_train report 'my runs/a b'")]
+    assert next_command(ENDED, quoted) == "accel_train report 'my runs/a b'"
+    written = ReportWritten("my runs/a b/report.html")
+    assert next_command(written, quoted) == "accel_train predict 'my runs/a b' PICTURES"
 
 
 @pytest.mark.parametrize(
@@ -36,12 +29,9 @@ def test_run_without_report_names_the_command_that_writes_it() -> None:
 )
 def test_next_command_names_the_users_own_code(config: dict[str, str], named: str) -> None:
     begun = started({**config, "report": False}, run_folder="r")
-    assert files_rows(begun)[-1] == ("next", f"accel_train report r{named}")
+    assert next_command(ENDED, begun) == f"accel_train report r{named}"
     predict = named if "--model" in named else ""
-    assert report_rows(ReportWritten("r/report.html"), begun)[-1] == (
-        "next",
-        f"accel_train predict r{predict} PICTURES",
-    )
+    assert next_command(ReportWritten("r/report.html"), begun) == f"accel_train predict r{predict} PICTURES"
 
 
 def test_figures_of_averaged_weights_are_said_to_be_theirs() -> None:
@@ -55,7 +45,9 @@ def test_figures_of_averaged_weights_are_said_to_be_theirs() -> None:
 def test_command_stays_on_one_line_to_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")  # Rich gives a dumb terminal 80 columns, whatever its width
     stream, begun = io.StringIO(), started({"report": False}, run_folder="my runs/" * 6)
-    print_summary(Console(file=stream, width=40, force_terminal=True, color_system=None), ENDED, begun)
+    console = Console(file=stream, width=40, force_terminal=True, color_system=None)
+    print_summary(console, ENDED, begun)
+    print_next(console, ENDED, begun)
     *results, files, command = stream.getvalue().splitlines()
     assert max(map(len, results)) <= 40
     assert files == "files          " + "my runs/" * 6

@@ -31,6 +31,15 @@ def shown(width: int, step: float = 0.05) -> list[str]:
     return [line.rstrip() for line in re.split(r"[\r\n]+", plain)]
 
 
+def test_next_command_comes_after_notes_on_a_run_without_report() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    with TerminalLogger(console) as logger:
+        for event in (*run_events(), Notice("try more images")):
+            logger(event)
+    assert stream.getvalue().endswith("note: try more images\nnext           accel_train report runs/digits-1\n")
+
+
 @pytest.mark.parametrize(
     ("width", "table"),
     [

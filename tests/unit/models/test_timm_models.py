@@ -5,11 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import timm
 import torch
+from PIL import Image
+from timm.data import create_transform
 
+from accel_train.data.images.view import View
 from accel_train.errors import UserError
 from accel_train.models import timm_models
 from accel_train.models.base import Preprocessing, Weights
@@ -77,7 +81,7 @@ def test_published_weights_are_loaded_with_timms_preprocessing_and_another_head(
     assert list(names) == ["DEFAULT", "r160_in1k"]
     weights = names["r160_in1k"]()
     config = timm.get_pretrained_cfg("test_resnet")
-    assert weights.preprocessing == Preprocessing(160, config.mean, config.std, "bilinear", crop=config.crop_pct)
+    assert weights.preprocessing == Preprocessing(160, config.mean, config.std, "bilinear", config.crop_pct, "crop")
     assert weights.classes
     assert (len(weights.classes), weights.classes[0]) == (1000, "n01440764")
     built = build(RESNET)
@@ -107,8 +111,26 @@ def test_weights_of_a_repository_are_found_by_its_name(hub: Path) -> None:
     built = build(name)
     assert built.name == RESNET  # it is built again without the hub
     weights = published_weights(name)["DEFAULT"]()
-    assert weights.preprocessing == Preprocessing(64, HALF, HALF, "bilinear", crop=1.0)
+    assert weights.preprocessing == Preprocessing(64, HALF, HALF, "bilinear", 1.0, "crop")
     assert weights.classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("mode", "fit"), [("squash", "squash"), ("border", "pad"), ("center", "crop"), ("", "crop"), (["squash"], "crop")]
+)
+def test_pictures_become_square_as_timm_makes_them(hub: Path, mode: Any, fit: str) -> None:
+    store(hub, "me/mine", "test_resnet", pretrained_cfg={"crop_mode": mode})
+    found = published_weights("timm:hf-hub:me/mine")["DEFAULT"]().preprocessing
+    assert found
+    assert found.fit == fit
+    if fit == "crop":
+        return  # timm resizes first, which changes the pixels at the border
+    numbers = np.random.default_rng(0).integers(256, size=(40, 64, 3), dtype=np.uint8)
+    made = create_transform(32, crop_mode=mode, crop_pct=1.0, interpolation="bilinear", mean=(0,) * 3, std=(1,) * 3)
+    ours = View(32, random_crop=False, fit=found.fit, centre_share=1.0)
+    top, left, height, width = ours.box(40, 64, None)
+    window = torch.from_numpy(numbers)[None, top : top + height, left : left + width].permute(0, 3, 1, 2)
+    assert (made(Image.fromarray(numbers)) * 255 - ours.resized(window)[0]).abs().max() <= 1
 
 
 BAD: dict[str, tuple[str, str]] = {

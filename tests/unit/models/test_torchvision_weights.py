@@ -42,13 +42,13 @@ def test_every_classifier_of_torchvision_has_weights_with_a_checksum() -> None:
 def test_preprocessing_is_that_of_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = fetched("resnet18", "IMAGENET1K_V1", tmp_path, monkeypatch)
     assert weights.name == f"IMAGENET1K_V1 of resnet18 ({tmp_path})"
-    assert weights.preprocessing == Preprocessing(224, MEAN, STD, "bilinear", crop=224 / 256)
+    assert weights.preprocessing == Preprocessing(224, MEAN, STD, "bilinear", crop=224 / 256, fit="crop")
     assert weights.classes
     assert (len(weights.classes), weights.classes[0]) == (1000, "tench")
     weights = fetched("efficientnet_b0", "DEFAULT", tmp_path, monkeypatch)
-    assert weights.preprocessing == Preprocessing(224, MEAN, STD, "bicubic", crop=224 / 256)
+    assert weights.preprocessing == Preprocessing(224, MEAN, STD, "bicubic", crop=224 / 256, fit="crop")
     weights = fetched("vit_b_16", "IMAGENET1K_SWAG_E2E_V1", tmp_path, monkeypatch)
-    assert weights.preprocessing == Preprocessing(384, MEAN, STD, "bicubic", crop=1.0)
+    assert weights.preprocessing == Preprocessing(384, MEAN, STD, "bicubic", crop=1.0, fit="crop")
 
 
 def test_folders_of_imagenet_are_the_classes_of_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.distributed.strategies.ddp import DDP
 from accel_train.distributed.strategies.fsdp2 import FSDP2
 from accel_train.errors import UserError
+from accel_train.models.base import Preprocessing, Weights
 from accel_train.run import build, training_data
 from accel_train.run.build import _resolve, refuse_unsupported
 from accel_train.run.initial_model import Start
@@ -75,6 +76,17 @@ def test_model_of_the_hub_has_the_defaults_of_its_architecture_when_it_is_resume
     store(first, tmp_path / "run", model=vit)
     gone = Start(error=UserError("the weights are gone", ""))
     assert _resolve(asked, {}, DATA, CONTENTS, RANK_0, start=gone)[0].optimizer == "adamw"
+
+
+def test_resumed_run_fits_pictures_as_for_weights_that_are_gone(tmp_path: Path) -> None:
+    asked = TrainConfig(data="pics", model="resnet18", weights="DEFAULT", output=tmp_path / "run")
+    pictures: Any = SimpleNamespace(kind="folder", train=range(6), val=range(2))
+    squashed = Start(Weights("", dict, Preprocessing(8, (0.5,), (0.5,), fit="squash", crop=1.0)))
+    first, origins, _ = _resolve(asked, {}, pictures, CONTENTS, RANK_0, start=squashed)
+    assert (first.fit, first.random_crop, origins["fit"]) == ("squash", True, "as for --weights DEFAULT")
+    store(first, tmp_path / "run", model="resnet18")
+    gone = Start(error=UserError("the weights are gone", ""))
+    assert _resolve(asked, {}, pictures, CONTENTS, RANK_0, start=gone)[0].fit == "squash"
 
 
 def test_precision_of_another_launcher_makes_another_run(tmp_path: Path) -> None:

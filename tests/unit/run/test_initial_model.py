@@ -18,7 +18,7 @@ from accel_train.models.whitening import PatchWhitening
 from accel_train.run import initial_model as module
 from accel_train.run.initial_model import Start, find_start, fit_to_images, initial_model
 
-IMAGENET = Preprocessing(64, (0.5, 0.4, 0.3), (0.1, 0.2, 0.3), "bicubic", crop=0.95)
+IMAGENET = Preprocessing(64, (0.5, 0.4, 0.3), (0.1, 0.2, 0.3), "bicubic", crop=0.95, fit="squash")
 
 
 def data(classes: tuple[str, ...] = ("a", "b"), *, channels: int = 3, dtype: torch.dtype = torch.uint8) -> DataSet:
@@ -33,6 +33,7 @@ def config(**values: Any) -> ResolvedConfig:
         "model": "resnet18",
         "image_size": None,
         "weights": "DEFAULT",
+        "fit": None,
         "activation_checkpointing": False,
     }
     return ResolvedConfig.model_construct(**usual | values)
@@ -66,6 +67,13 @@ def test_image_size_that_was_asked_for_wins_but_the_model_is_still_that_of_the_w
     _, built, notes = start(image_size=32)
     assert (built.image_size, built.adapted_to) == (32, 64)
     assert notes[-1].startswith("images as for the weights: 32 pixels (its weights: 64), bicubic, ")
+
+
+@pytest.mark.parametrize(
+    ("fit", "told"), [("squash", ", --fit squash"), ("crop", ", --fit crop (its weights: squash)"), (None, "")]
+)
+def test_how_pictures_become_square_is_told_if_it_is_not_the_usual_way(fit: str | None, told: str) -> None:
+    assert start(fit=fit)[2][-1].partition("std 0.1 0.2 0.3")[2] == told
 
 
 def test_weights_for_grey_images_and_grey_images_for_weights_of_three_channels() -> None:
@@ -115,7 +123,7 @@ def test_resumed_run_takes_the_preprocessing_that_it_has_stored() -> None:
 
 def test_weights_that_cannot_be_had_are_an_error_only_when_they_are_needed() -> None:
     found = find_start(TrainConfig(model="cnn", weights="DEFAULT"), data())
-    assert (found.weights, found.crop) == (None, None)
+    assert (found.weights, found.fit) == (None, None)
     assert "cnn has no published weights" in str(found.error)
     assert find_start(TrainConfig(), data()) == Start()
 
@@ -136,7 +144,7 @@ def test_crop_of_the_weights_is_known_before_the_config_is_resolved(monkeypatch:
     found = weights(2, None)
     monkeypatch.setattr(module, "initial_weights", lambda model, asked: (found, ()))
     start = find_start(TrainConfig(weights="DEFAULT"), data())
-    assert (start.crop, start.architecture) == (0.95, None)
+    assert (start.fit, start.architecture) == (("squash", 0.95), None)
     monkeypatch.setattr(module, "architecture_name", lambda model: f"that of {model}")
     assert find_start(TrainConfig(model="timm:hf-hub:a/b", weights="runs/a"), data()).architecture == (
         "that of timm:hf-hub:a/b"

@@ -111,9 +111,14 @@ def test_preprocessing_and_classes_of_a_run_belong_to_its_weights(folder: Path) 
     config, _ = resolve(TrainConfig(eval_crop=0.9), {}, "folder", 100, "fp32")
     run_folder.write(folder, config_text(config.model_dump(), {}, PLACEMENT), description(adapted_to=28), None)
     weights, _ = initial_weights("mlp", "my run/model.safetensors")
-    assert weights.preprocessing == Preprocessing(32, (0.1 + 0.2,), (1 / 3,), "bicubic", crop=0.9, adapted_to=28)
+    assert weights.preprocessing == Preprocessing(32, (0.1 + 0.2,), (1 / 3,), "bicubic", 0.9, "crop", adapted_to=28)
     assert weights.classes == ("a", "b")
     assert weights.options == "--model mlp, --image-size 32"
+    config, _ = resolve(TrainConfig(fit="pad"), {}, "folder", 100, "fp32")
+    run_folder.write(folder, config_text(config.model_dump(), {}, PLACEMENT), description(), None)
+    found = initial_weights("mlp", "my run")[0].preprocessing
+    assert found
+    assert (found.crop, found.fit) == (None, "pad")
     (folder / "config.json").write_text("{}")
     with pytest.raises(UserError, match="has no format"):
         initial_weights("mlp", "my run")

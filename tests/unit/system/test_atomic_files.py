@@ -1,28 +1,80 @@
 """Files are synced before they are renamed, and unfinished ones are removed."""
 
+import fcntl
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.file_faults import names, recorded_operations
+from helpers.file_faults import die_at_operation, fork, names, recorded_operations
 from helpers.privileges import no_privileges
 
 from accel_train.errors import UserError
-from accel_train.system.atomic_files import clean, refuse_unwritable, remove, write_file
+from accel_train.system.atomic_files import clean, is_partial, refuse_unwritable, remove, write_file
 
 
 def test_file_is_synced_before_its_rename_and_its_folder_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     operations = recorded_operations(monkeypatch)
     write_file(tmp_path / "a.json", b"{}")
-    assert operations == [".tmp_a.json", ".tmp_a.json -> a.json", tmp_path.name]
+    partial = operations[0]
+    assert is_partial(partial, r"a\.json")
+    assert operations == [partial, f"{partial} -> a.json", tmp_path.name]
+
+
+def test_two_writers_of_a_file_do_not_disturb_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second writes all of it between the first one's last byte and its rename."""
+    path, fsync = tmp_path / "a.json", os.fsync
+    seen: list[list[str]] = []
+
+    def second(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        write_file(path, b"second")
+        clean(tmp_path, r"a\.json")
+        seen.append(names(tmp_path))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", second)
+    write_file(path, b"first")
+    ((partial, name),) = seen
+    assert (is_partial(partial, r"a\.json"), name) == (True, "a.json")
+    assert path.read_bytes() == b"first"
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_file_of_a_killed_writer_is_removed(tmp_path: Path) -> None:
+    for ended in range(1, 20):
+        code = fork(lambda: (die_at_operation(ended), write_file(tmp_path / "a.json", b"{}")))  # noqa: B023
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert 4 < ended < 19
+    assert names(tmp_path) == ["a.json"]
+
+
+def test_writer_whose_file_was_taken_for_that_of_a_killed_one_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, taken = fcntl.flock, []
+
+    def clean_first(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        taken.extend(names(tmp_path))
+        clean(tmp_path, r"a\.json")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", clean_first)
+    write_file(tmp_path / "a.json", b"{}")
+    assert len(taken) == 1
+    assert names(tmp_path) == ["a.json"]
 
 
 def test_clean_removes_only_unfinished_files_and_folders(tmp_path: Path) -> None:
     for folder in ("update_000100", ".tmp_update_000300_ab"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "state.json").touch()
-    (tmp_path / ".tmp_a.json").touch()
+    for name in (".tmp_a.json", ".tmp_0123abcd_a.json"):
+        (tmp_path / name).touch()
     clean(tmp_path, r"a\.json|update_\d+_\w+")
     assert names(tmp_path) == ["update_000100"]
     assert names(tmp_path / "update_000100") == ["state.json"]
@@ -31,7 +83,7 @@ def test_clean_removes_only_unfinished_files_and_folders(tmp_path: Path) -> None
 
 def test_clean_leaves_what_only_looks_unfinished(tmp_path: Path) -> None:
     (tmp_path / ".tmp_mine").mkdir()
-    for name in (".tmp_a.json.bak", ".tmp_b_a.json", "a.json"):
+    for name in (".tmp_a.json.bak", ".tmp_b_a.json", ".tmp_0123abcd_a.json.bak", "a.json"):
         (tmp_path / name).touch()
     before = names(tmp_path)
     clean(tmp_path, r"a\.json")

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from accel_train.config.defaults import CENTRE_SHARE, MOST_PIXELS, Augmentation
+from accel_train.config.fields import Fit
 from accel_train.data.images.crops import Box, centre_box, random_box
 from accel_train.models.base import Interpolation
 
@@ -23,7 +24,7 @@ class View:
     """Range of the random crop's area, as a fraction of the picture's."""
     crop_ratio: tuple[float, ...] = Augmentation.crop_ratio
     """Range of the random crop's width / height."""
-    fit: str = "crop"
+    fit: Fit = "crop"
     """crop: the central square; pad: the picture with black margins; squash: the picture, distorted."""
     centre_share: float = CENTRE_SHARE
     """Side of the central square, as a fraction of the picture's shorter side."""
@@ -38,10 +39,10 @@ class View:
             return random_box(height, width, key, self.crop_scale, self.crop_ratio, self.centre_share)
         return centre_box(height, width, self.centre_share) if self.fit == "crop" else (0, 0, height, width)
 
-    def resized(self, window_1CHW: Tensor) -> Tensor:
-        """Return the pixels of a box as a square image; between margins if `fit` is pad."""
+    def resized(self, window_1CHW: Tensor, key: int | None = None) -> Tensor:
+        """Return the pixels of a box as a square image; between margins if `fit` is pad and there is no key."""
         height, width = window_1CHW.shape[2:]
-        if self.fit != "pad" or height == width:
+        if self.fit != "pad" or key is not None or height == width:
             return self._scaled(window_1CHW, self.size, self.size)
         longer = max(height, width)
         rows, columns = (max(1, round(side * self.size / longer)) for side in (height, width))

@@ -23,7 +23,7 @@ from accel_train.data.packing.manifest import (
 from accel_train.data.packing.shard_writer import Event, Job, ShardDone, ShardWriter, UnreadablePicture
 from accel_train.data.sources.base import LabelsFrom, Listing
 from accel_train.data.sources.folder import list_pictures
-from accel_train.data.sources.names import is_saved
+from accel_train.data.sources.names import is_hub_name, is_saved
 from accel_train.data.sources.picture_files import FolderSource
 from accel_train.errors import UserError
 from accel_train.loggers.text import quantity, quoted
@@ -69,14 +69,17 @@ def begin(
     Raises:
         UserError: the source cannot be packed, or the folder cannot be used.
     """
+    saved = "a Hugging Face data set"
+    if is_hub_name(str(source)):
+        raise _not_to_be_packed(source, saved)
     try:
         found = source.is_dir()
     except OSError as error:  # no permission above it
         raise UserError(f"cannot list {source}: {error.strerror}", "make it readable, or give another folder") from None
     if not found:
         raise UserError(f"there is no folder {source}", "give one that holds CLASS/…, or train/CLASS/… and val/CLASS/…")
-    if kind := "already packed" if is_packed(source) else "a Hugging Face data set" if is_saved(source) else "":
-        raise UserError(f"{source} is {kind}", f"train on it with: accel_train train --data {quoted(source)}")
+    if kind := "already packed" if is_packed(source) else saved if is_saved(source) else "":
+        raise _not_to_be_packed(source, kind)
     if folder.resolve().is_relative_to(source.resolve()):
         raise UserError(f"{folder} is inside {source}", "pack to a folder elsewhere")
     whole = list_pictures(source, labels, with_test=True)
@@ -94,6 +97,10 @@ def begin(
         (folder / name).unlink(missing_ok=True)
     notes = (*listing.notes, *([_difference(earlier, manifest)] if earlier else []))
     return Packing(folder, manifest, listing, lock, notes)
+
+
+def _not_to_be_packed(source: Path, kind: str) -> UserError:
+    return UserError(f"{source} is {kind}", f"train on it with: accel_train train --data {quoted(source)}")
 
 
 def pack(packing: Packing, workers: int, most_pixels: int = MOST_PIXELS) -> Iterator[Event]:

@@ -91,7 +91,7 @@ class PackedSource:
         window_1CHW = shard.pixels.as_strided((1, 3, rows, columns), (3 * height * width, 1, 3 * width, 3), first)
         # torch's resize copies an input that is not dense; channels last saves it unpacking the pixels.
         dense_1CHW = window_1CHW.contiguous(memory_format=torch.channels_last)
-        return view.resized(dense_1CHW)
+        return view.resized(dense_1CHW, key)
 
 
 def open_packed(request: Request) -> DataSet:

@@ -81,7 +81,7 @@ class TableSource:
             except Exception as error:  # damaged bytes make decoders raise any type
                 raise LocalError(*self._unreadable(as_list(ids)[position], error)) from None
             window_1CHW = torch.from_numpy(window)[None].permute(0, 3, 1, 2)
-            images_BCHW[position] = view.resized(window_1CHW)[0]
+            images_BCHW[position] = view.resized(window_1CHW, key)[0]
         return images_BCHW, torch.from_numpy(self.labels[np.asarray(ids)])
 
     def place(self, image_id: int) -> str:

@@ -110,7 +110,7 @@ class FolderSource:
         box = partial(view.box, key=key)
         window_HWC = torch.from_numpy(read_window(self.path(image_id), box, view.size, view.most_pixels))
         window_1CHW = window_HWC[None].permute(0, 3, 1, 2)  # these strides make torch keep it channels last
-        return view.resized(window_1CHW)[0]
+        return view.resized(window_1CHW, key)[0]
 
 
 def read_window(

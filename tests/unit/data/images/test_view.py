@@ -53,6 +53,11 @@ def test_padded_picture_keeps_its_shape_between_black_margins(
     assert made.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_random_crop_has_no_margins() -> None:
+    window = noise(40, 64)
+    assert torch.equal(View(24, random_crop=True, fit="pad").resized(window, key=1), resize(window, [24, 24]))
+
+
 @pytest.mark.parametrize("fit", ["squash", "pad"])
 def test_picture_is_resized_with_the_interpolation_of_given_weights(fit: str) -> None:
     window = noise(40, 40)

@@ -145,6 +145,7 @@ def test_unusable_source_or_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "full" / "letter.txt").touch()
     for given, folder, words in (
         (tmp_path / "missing", tmp_path / "new", "there is no folder"),
+        (Path("hf:user/pictures"), tmp_path / "new", "hf:user/pictures is a Hugging Face data set"),
         (tmp_path / "dst", tmp_path / "new", "is already packed"),
         (source, source / "packed", "is inside"),
         (source, tmp_path / "full", "holds other files"),

@@ -1,0 +1,57 @@
+"""Finds the values of a run's config.yaml that followed from options which are now given another value."""
+
+import re
+from collections.abc import Collection
+
+_ORIGIN = re.compile(r"([a-z]\w*): .*  # ((?:default|because |as |--augment ).*)")
+"""A value of a run's config.yaml whose origin is no choice of the user's."""
+_FOLLOWED = re.compile(r"default|because |as |--|(global )?batch size ")
+"""How the origin of a value begins that nobody chose."""
+FOLLOWERS: dict[str, tuple[str, ...]] = {
+    "model": ("image_size", "optimizer", "lr", "max_lr"),
+    "weights": ("image_size", "epochs", "crop_scale", "fit", "eval_crop", "optimizer", "lr", "max_lr"),
+    "optimizer": ("lr", "lr_scaling", "max_lr", "weight_decay"),
+    "lr": ("lr_scaling", "max_lr"),
+    "lr_scaling": ("lr_base_batch", "max_lr"),
+    "epochs": ("warmup_epochs",),
+    "schedule": ("gamma",),
+    "global_batch_size": ("batch_size",),
+    "unfreeze_at": ("freeze",),
+    "fit": ("random_crop", "eval_crop"),
+    "eval_crop": ("fit",),
+    "random_crop": ("crop_scale", "crop_ratio"),
+    "crop_scale": ("random_crop",),
+    "crop_ratio": ("random_crop",),
+    "rand_augment": ("trivial_augment",),
+    "trivial_augment": ("rand_augment",),
+}
+"""By option, those whose default depends on it."""
+
+
+_THROUGH_FILE = re.compile(r", in .*")
+
+
+def derived_values(text: str) -> dict[str, str]:
+    """Return the fields of a config file whose values were defaults, with the origin that a run writes next to each."""
+    return {match[1]: match[2] for line in text.splitlines() if (match := _ORIGIN.match(line))}
+
+
+def through_file(origin: str, path: str) -> str:
+    """Return the origin of a default that a run has taken from the config file of another."""
+    return f"{_THROUGH_FILE.sub('', origin)}, in {path}"
+
+
+def is_chosen(origin: str) -> bool:
+    """Return whether a value with this origin was given, not the default or the result of others."""
+    return _FOLLOWED.match(origin) is None
+
+
+def outdated(derived: Collection[str], given: Collection[str]) -> frozenset[str]:
+    """Return the fields of derived values that depend on options which are given now, directly or not."""
+    found: set[str] = set()
+    changed = list(given)
+    while changed:
+        following = {name for name in FOLLOWERS.get(changed.pop(), ()) if name in derived and name not in given}
+        changed += following - found
+        found |= following
+    return frozenset(found)
