@@ -101,9 +101,10 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             **dict.fromkeys(("cnn", "mlp", "wide_resnet"), Rate(0.004, max_lr=0.008)),
             "": Rate(0.001, max_lr=0.002),
         },
-        fine_tuning_rates={
+        fine_tuning_rates={  # measured: benchmarks/finetune/README.md
             **dict.fromkeys(("cnn", "mlp"), Rate(0.002, max_lr=0.004)),
-            **dict.fromkeys((*TRANSFORMERS, *_WITHOUT_NORM), Rate(2e-4, max_lr=4e-4)),
+            **dict.fromkeys(TRANSFORMERS, Rate(6e-5, max_lr=1e-4)),
+            **dict.fromkeys(_WITHOUT_NORM, Rate(2e-4, max_lr=4e-4)),
             "": Rate(0.002, max_lr=0.004),
         },
         weight_decay=0.05,
@@ -159,7 +160,7 @@ OPTIMIZERS: dict[str, OptimizerSpec] = {
             **dict.fromkeys(("cnn", "mlp"), Rate(0.008, max_lr=0.016)),
             "": Rate(0.001, max_lr=0.002),  # that of AdamW: Liu et al. 2025, §2.2
         },
-        fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(2e-4, max_lr=4e-4)), "": Rate(0.002, max_lr=0.004)},
+        fine_tuning_rates={**dict.fromkeys(TRANSFORMERS, Rate(6e-5, max_lr=1e-4)), "": Rate(0.002, max_lr=0.004)},
         weight_decay=0.05,
         scaling="sqrt",
         states_per_weight=1,

@@ -193,7 +193,7 @@ def test_transformer_of_the_hub_gets_the_optimizer_of_transformers(name: str) ->
     architecture = None if "vit" in name else "timm:vit_base_patch16_224"
     given: Any = {"weights": "DEFAULT", "model": name}
     config, _ = resolve(TrainConfig(**given), {}, "folder", 3000, "fp32", architecture=architecture)
-    assert (config.optimizer, config.lr, config.max_lr) == ("adamw", 2e-4, 4e-4)
+    assert (config.optimizer, config.lr, config.max_lr) == ("adamw", 6e-5, 1e-4)
 
 
 def test_given_weights_are_trained_on_larger_crops() -> None:
