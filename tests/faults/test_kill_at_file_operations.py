@@ -109,7 +109,7 @@ def test_full_disk_leaves_the_old_content(tmp_path: Path, byte: int) -> None:
 
 def test_kill_at_any_operation_or_byte_leaves_old_or_new_content(tmp_path: Path) -> None:
     path, old, new = tmp_path / "a.json", b"old", b"n" * 20
-    deaths = [lambda number=n: die_at_operation(number) for n in range(1, 7)]
+    deaths = [lambda number=n: die_at_operation(number) for n in range(1, 8)]
     deaths += [lambda number=n: die_at_byte(number) for n in range(20)]
     found = set()
     for die in deaths:
