@@ -99,7 +99,7 @@ def check_frozen(run: Path, cache: Path) -> None:
     Raises:
         SystemExit: one is not.
     """
-    (file,) = cache.glob("models--*/snapshots/*/model.safetensors")
+    (file,) = cache.glob(f"models--*{MODEL}*/snapshots/*/model.safetensors")
     before, after = safetensors.torch.load_file(file), safetensors.torch.load_file(run / "model.safetensors")
     head = timm.get_pretrained_cfg(MODEL).classifier
     names = [name for name in before if not name.startswith(f"{head}.")]
