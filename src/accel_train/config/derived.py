@@ -7,6 +7,8 @@ _ORIGIN = re.compile(r"([a-z]\w*): .*  # ((?:default|because |as |--augment ).*)
 """A value of a run's config.yaml whose origin is no choice of the user's."""
 _FOLLOWED = re.compile(r"default|because |as |--|(global )?batch size ")
 """How the origin of a value begins that nobody chose."""
+_THROUGH_FILE = re.compile(r", in .*")
+"""The end of the origin of a default that has come from the config file of another run."""
 FOLLOWERS: dict[str, tuple[str, ...]] = {
     "model": ("image_size", "optimizer", "lr", "max_lr"),
     "weights": ("image_size", "epochs", "crop_scale", "fit", "eval_crop", "optimizer", "lr", "max_lr"),
@@ -26,9 +28,6 @@ FOLLOWERS: dict[str, tuple[str, ...]] = {
     "trivial_augment": ("rand_augment",),
 }
 """By option, those whose default depends on it."""
-
-
-_THROUGH_FILE = re.compile(r", in .*")
 
 
 def derived_values(text: str) -> dict[str, str]:

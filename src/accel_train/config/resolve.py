@@ -31,9 +31,8 @@ def resolve(
     """Return the config with its defaults filled in, and the origins with those of the defaults.
 
     `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
-    its origin is left to the caller. `fit_of_weights` is how pictures become square in evaluation
-    with given weights, with the central crop, and `architecture` the model that they are for, if that is known and the
-    name of the model does not tell it.
+    its origin is left to the caller. `fit_of_weights` is `fit` and `eval_crop` as given weights have them, and
+    `architecture` the model that they are for, if that is known and the name of the model does not tell it.
     """
     defaults = _defaults(config, data_kind, train_images, architecture)
     if "fit" in defaults:

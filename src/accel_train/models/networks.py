@@ -83,7 +83,7 @@ def wide_resnet(classes: int, channels: int, depth: int, width: int) -> nn.Modul
 def airbench(classes: int, channels: int, widths: Sequence[int], *, whitening: bool = False) -> nn.Module:
     """Return the network of Jordan 2024 (94% on CIFAR-10 in 3.29 seconds, appendix A), with usual BatchNorm.
 
-    Without its first layer, `whitening`, images have at least 8 pixels, otherwise 9. Convolutions start as identities
+    `whitening` adds its first layer; images then have at least 9 pixels instead of 8. Convolutions start as identities
     as far as they have channels (§3.1).
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()

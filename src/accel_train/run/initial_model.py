@@ -98,7 +98,8 @@ def initial_model(
 
 def fit_to_images(config: ResolvedConfig, data: DataSet, built: BuiltModel) -> None:
     """Make the layers of a new model that depend on the images, from training images without augmentation."""
-    layers = [part for part in built.module.modules() if isinstance(part, PatchWhitening)]
+    if not (layers := [part for part in built.module.modules() if isinstance(part, PatchWhitening)]):
+        return
     images, view = spread(data.train, _WHITENED_IMAGES), view_of(config, built.image_size, data.interpolation)
     transform = training_transform(config, data, built, dtype=torch.float32, device=torch.device("cpu"))
     starts = range(0, len(images), _AT_ONCE)

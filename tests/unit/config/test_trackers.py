@@ -1,11 +1,20 @@
 """Which trackers may be asked for."""
 
+import importlib
 import importlib.util
+import typing
 
 import pytest
 
 from accel_train.config.options import TrainConfig
-from accel_train.config.trackers import check_environment, check_installed, check_project, check_trackers, chosen
+from accel_train.config.trackers import (
+    TRACKERS,
+    check_environment,
+    check_installed,
+    check_project,
+    check_trackers,
+    chosen,
+)
 from accel_train.errors import UserError
 
 
@@ -49,6 +58,14 @@ def test_wrong_environment_of_a_tracker_is_refused(
     assert refused.value.hint.startswith(hint)
     monkeypatch.setenv("WANDB_MODE", "offline")
     check_environment(("wandb",))
+
+
+def test_values_of_environment_variables_are_those_of_the_library() -> None:
+    settings = importlib.import_module("wandb").Settings.model_fields
+    for variable, values in TRACKERS["wandb"].variables.items():
+        kind = settings[variable.removeprefix("WANDB_").lower()].annotation
+        literal = next((each for each in typing.get_args(kind) if typing.get_args(each)), kind)
+        assert set(values) == set(typing.get_args(literal)), variable
 
 
 @pytest.mark.parametrize(

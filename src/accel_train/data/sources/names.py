@@ -58,7 +58,7 @@ def is_hub_name(data: str) -> bool:
 
 
 def is_saved(folder: Path) -> bool:
-    """Return whether `save_to_disk` of the library `datasets` has written a folder, of which a file may be missing."""
+    """Return whether `save_to_disk` of the library `datasets` has written a folder, even if a file is missing in it."""
     splits, *of_table = (
         os.path.isfile(folder / name)  # noqa: PTH113 - Path's may raise
         for name in (SAVED_SPLITS, SAVED_STATE, SAVED_INFO)
