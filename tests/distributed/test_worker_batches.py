@@ -3,23 +3,27 @@
 import errno
 import multiprocessing
 import os
+import select
+import subprocess
 import tempfile
 import time
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
 from helpers.echo_source import EchoSource
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 from accel_train.data.loader import LoaderSizes, batches, train_loader
 from accel_train.data.sampler import ImageOrder
 from accel_train.data.sources.base import Ids, Source, View
-from accel_train.data.worker_batches import Batch
+from accel_train.data.worker_batches import Batch, SharedMemoryTransfer, _File
 from accel_train.errors import LocalError
 from accel_train.system import shared_memory
+from accel_train.system.os_errors import explain
 
 TWO_WORKERS = LoaderSizes(batch_size=4, replicas=1, workers=2, pin_memory=False)
 VIEW = View(8, random_crop=True)
@@ -81,7 +85,7 @@ def test_too_little_memory_for_a_batch_is_an_error_of_this_process(monkeypatch: 
         list(batches(loader_of(EchoSource(11), epochs=1)))
     except LocalError as error:  # pytest.raises would keep the workers alive until garbage is collected
         message = error.message
-    assert message.startswith("cannot get 64 bytes of memory for a batch of a loader worker: ")
+    assert message.startswith("cannot get 128 bytes of memory for a batch of a loader worker: ")
     assert message.endswith("Cannot allocate memory")
 
 
@@ -96,6 +100,40 @@ def test_batches_arrive_with_and_without_anonymous_files(
     )
     assert len(alone) == 18
     assert together == alone
+
+
+def test_message_of_a_worker_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that is killed while it writes the rest would be waited for, forever: labels of 1,024 images are 8 kB."""
+
+    class Readable(EchoSource):
+        def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
+            return torch.tensor(ids)[:, None], torch.tensor(ids) % 2
+
+    send = Connection._send  # type: ignore[attr-defined]
+
+    def send_at_once(self: Connection, buffer: bytes) -> None:
+        if get_worker_info() and len(buffer) > select.PIPE_BUF:
+            os._exit(1)
+        send(self, buffer)
+
+    monkeypatch.setattr(Connection, "_send", send_at_once)  # the workers are forks
+    sizes = replace(TWO_WORKERS, batch_size=1024)
+    for batch in batches(loader_of(Readable(1024), sizes, epochs=3)):
+        ids_B = batch.sample_indices_B % 1024
+        assert torch.equal(batch.images_BCHW[:, 0], ids_B)
+        assert torch.equal(batch.labels_B, ids_B % 2)
+
+
+def test_batch_of_a_worker_that_has_just_ended_is_the_error_of_a_lost_worker() -> None:
+    """Before torch notices that the process has ended, its files are gone."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    file = _File(ended.pid, 9, 1, torch.int64, torch.Size([1]), (1,))
+    with pytest.raises(RuntimeError, match="DataLoader worker") as raised:
+        SharedMemoryTransfer(2).find((0, 0), (file, file, file))
+    found = explain(raised.value)
+    assert found
+    assert found.reason.startswith("a loader worker exited")
 
 
 def test_workers_make_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

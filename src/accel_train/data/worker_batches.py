@@ -1,24 +1,25 @@
 """Transfers batches from loader workers through shared memory that is reused.
 
 torch by itself allocates shared memory for each batch: both processes map and unmap its pages, and a socket passes its
-file descriptor.
+file descriptor. Here the pipe transfers the place only, in less than PIPE_BUF bytes, which are written at once. If a
+worker were killed in the middle of a message, the training process would wait for the rest of it.
 
 Shape suffixes: B images, C channels, H height, W width.
 """
 
+import errno
 import os
 from itertools import count
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from accel_train.errors import LocalError
 from accel_train.system import shared_memory
+from accel_train.system.os_errors import number_of
 
 _HELD = 2
 """Batches in use by the training process: the current one, and the next, which Accelerate fetches in advance."""
@@ -44,12 +45,12 @@ class SharedMemoryTransfer:
         self._number = next(_NUMBERS)
         self._slots = prefetched + _HELD
         self._sent = 0
-        self._images: dict[tuple[int, int], Tensor] = {}
-        """By worker and slot; in a worker its own, in the training process those that have arrived."""
+        self._memory: dict[tuple[int, int], tuple[Tensor, ...]] = {}
+        """By worker and slot, a batch; in a worker its own, in the training process those that have arrived."""
         _TRANSFERS[self._number] = self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_images": {}}
+        return {**self.__dict__, "_memory": {}}
 
     def __call__(self, batch: Any) -> Any:
         """Return an object that arrives in the training process as the Batch or LocalError given."""
@@ -58,24 +59,25 @@ class SharedMemoryTransfer:
             return batch
         slot = worker.id, self._sent % self._slots
         self._sent += 1
-        images_BCHW = batch.images_BCHW.detach()
-        like = torch.empty_like(images_BCHW, device="meta")  # dense, which a user's images need not be
-        shared, new = self._images.get(slot), None
-        if shared is None or not _same_layout(shared, like):
+        tensors = [tensor.detach() for tensor in batch]
+        likes = [torch.empty_like(tensor, device="meta") for tensor in tensors]  # dense; a user's images may not be
+        shared, new = self._memory.get(slot), None
+        if shared is None or not all(map(_same_layout, shared, likes)):
             try:
-                shared, new = _make_shared(like)
+                shared, new = zip(*map(_make_shared, likes), strict=True)
             except (OSError, RuntimeError) as error:  # torch raises RuntimeError
-                what = f"{like.nbytes:,} bytes of memory for a batch of a loader worker"
+                what = f"{sum(like.nbytes for like in likes):,} bytes of memory for a batch of a loader worker"
                 return LocalError(f"cannot get {what}: {error}", "use fewer --workers, or a smaller batch")
-            self._images[slot] = shared
-        shared.copy_(images_BCHW)
-        return _SentBatch(self._number, slot, new, batch.labels_B.numpy(), batch.sample_indices_B.numpy())
+            self._memory[slot] = shared
+        for memory, tensor in zip(shared, tensors, strict=True):
+            memory.copy_(tensor)
+        return _SentBatch(self._number, slot, new)
 
-    def find(self, slot: tuple[int, int], new: "Tensor | _File | None") -> Tensor:
+    def find(self, slot: tuple[int, int], new: "_New | None") -> tuple[Tensor, ...]:
         """Return the memory of a slot, which is `new` if the slot is used for the first time or has been replaced."""
         if new is not None:
-            self._images[slot] = new.mapped() if isinstance(new, _File) else new
-        return self._images[slot]
+            self._memory[slot] = tuple(one.mapped() if isinstance(one, _File) else one for one in new)
+        return self._memory[slot]
 
 
 def _same_layout(one: Tensor, other: Tensor) -> bool:
@@ -94,7 +96,13 @@ class _File(NamedTuple):
     stride: tuple[int, ...]
 
     def mapped(self) -> Tensor:
-        flat = shared_memory.mapped(self.pid, self.descriptor, size=self.size, dtype=self.dtype)
+        """Map the file into this process; if the worker has just ended, raise what torch raises once it notices."""
+        try:
+            flat = shared_memory.mapped(self.pid, self.descriptor, size=self.size, dtype=self.dtype)
+        except RuntimeError as error:
+            if number_of(error) not in (errno.ENOENT, errno.ESRCH):
+                raise
+            raise RuntimeError(f"DataLoader worker (pid {self.pid}) exited unexpectedly") from error
         return flat.as_strided(self.shape, self.stride)
 
 
@@ -112,25 +120,21 @@ def _make_shared(like: Tensor) -> tuple[Tensor, Tensor | _File]:
     return file.mapped(), file
 
 
+_New = tuple[Tensor | _File, ...]
+"""The tensors of a batch, in memory that is sent for the first time."""
+
+
 class _SentBatch(NamedTuple):
     """A batch in transfer; unpickling it returns a Batch."""
 
     transfer: int
     slot: tuple[int, int]
-    new: Tensor | _File | None
-    labels_B: NDArray[np.int64]
-    sample_indices_B: NDArray[np.int64]
+    new: _New | None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _receive, tuple(self)
 
 
-def _receive(
-    transfer: int,
-    slot: tuple[int, int],
-    new: Tensor | _File | None,
-    labels_B: NDArray[np.int64],
-    sample_indices_B: NDArray[np.int64],
-) -> Batch:
-    images_BCHW = _TRANSFERS[transfer].find(slot, new)
-    return Batch(images_BCHW, torch.from_numpy(labels_B), torch.from_numpy(sample_indices_B))
+def _receive(transfer: int, slot: tuple[int, int], new: _New | None) -> Batch:
+    images_BCHW, labels_B, sample_indices_B = _TRANSFERS[transfer].find(slot, new)
+    return Batch(images_BCHW, labels_B.clone(), sample_indices_B.clone())  # these the loop keeps for longer

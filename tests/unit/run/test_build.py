@@ -72,7 +72,7 @@ def test_model_of_the_hub_has_the_defaults_of_its_architecture_when_it_is_resume
     asked = TrainConfig(model="timm:hf-hub:me/birds", weights="DEFAULT", output=tmp_path / "run")
     vit = "timm:vit_tiny_patch16_224"
     first, _, _ = _resolve(asked, {}, DATA, CONTENTS, RANK_0, start=Start(architecture=vit))
-    assert (first.optimizer, first.max_lr) == ("adamw", 4e-4)
+    assert (first.optimizer, first.max_lr) == ("adamw", 1e-4)
     store(first, tmp_path / "run", model=vit)
     gone = Start(error=UserError("the weights are gone", ""))
     assert _resolve(asked, {}, DATA, CONTENTS, RANK_0, start=gone)[0].optimizer == "adamw"
