@@ -26,8 +26,9 @@ test-dist:  ## the tests that start several processes
 test-gpu:
 	pytest -m gpu
 
-chaos:  ## all faults, repeated: about an hour
+chaos:  ## all faults, and what is repeated elsewhere: about an hour
 	pytest tests/faults
+	pytest -m chaos --ignore tests/faults
 
 bench:  ## speed against a bare loop, alternating
 	python benchmarks/against_bare.py

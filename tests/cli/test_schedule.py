@@ -59,6 +59,8 @@ def test_bad_input_is_refused(run: Runner) -> None:
     error = "--milestones 9 is not within the 3 epochs of the run"
     words = ("--epochs", "3", "--schedule", "step", "--milestones", "9")
     assert_refused(run("schedule", *words), error, "use epochs above 0 and below 3, or more --epochs")
+    error, hint = "--val-fraction has no effect on digits, which has its own validation images", "leave it out"
+    assert_refused(run("schedule", "--data", "digits", "--val-fraction", "0.5"), error, hint)
     hint = "give a folder that exists, from"
     refused = run("schedule", "--data", "no/pictures")
     assert_refused(refused, "--data no/pictures: neither a known data set nor a folder", hint)

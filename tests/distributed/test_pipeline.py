@@ -152,7 +152,7 @@ def test_activation_checkpointing_changes_no_bit(run: Runner, on_one_process: Ca
         (
             {"model": "densenet121", "pipeline_stages": 2},
             "densenet121 cannot be cut into stages: its forward pass is not known as a sequence of blocks",
-            "use cnn, mlp, airbench, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision",
+            "use cnn, mlp, airbench, airbench94, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision",
         ),
         slow({"model": "mlp", "pipeline_stages": 3}, "--pipeline-stages 3 must divide the 2 processes", "choose"),
         (

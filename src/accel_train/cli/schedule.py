@@ -72,6 +72,10 @@ def _resolved(
 
         asked, origins = fill_from_run(asked, origins)
     kind, known = kind_of_data(asked.data)
+    if known and (asked.data_dir or asked.val_fraction or asked.labels or asked.label_column):
+        from accel_train.run.training_data import refuse_unused
+
+        refuse_unused(asked, origins)
     images = images or known
     if images is None:
         from accel_train.run.training_data import open_training_data

@@ -14,8 +14,8 @@ class Model(Config):
     panel = "Model"
 
     model: Annotated[Name | None, Everyday()] = None
-    """Network: cnn, mlp, airbench, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier, timm:NAME,
-    timm:hf-hub:OWNER/NAME or my.module:function. Default: by data set."""
+    """Network: cnn, mlp, airbench, airbench94, wide_resnet, wide_resnet_DEPTH_WIDTH, any torchvision classifier,
+    timm:NAME, timm:hf-hub:OWNER/NAME or my.module:function. Default: by data set."""
     weights: Annotated[UserName, Everyday()] = "none"
     """Weights to start from: DEFAULT or another name that torchvision or timm gives them, such as IMAGENET1K_V2; a run
     folder; or a file. Images are prepared as for them."""

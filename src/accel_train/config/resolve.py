@@ -15,6 +15,7 @@ _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _FINE_TUNING_IMAGES = 60_000  # measured: benchmarks/finetune/README.md
 _MIN_FINE_TUNING_EPOCHS = 5
+_MIN_FINE_TUNING_UPDATES = 60  # measured, likewise: large batches of few images need more epochs
 _FINE_TUNING_CROP = (0.35, 1.0)  # measured, likewise: a few epochs are too few to learn from a twelfth of a picture
 _GAMMA = 0.1
 
@@ -53,7 +54,7 @@ def _defaults(
     name = config.optimizer or default_optimizer(trained, from_weights=from_weights)
     optimizer = OPTIMIZERS[name]
     batch_size = config.batch_size or _batch_size(config, data, train_images)
-    usual_epochs, for_epochs = _epochs(config, data, train_images)
+    usual_epochs, for_epochs = _epochs(config, data, train_images, batch_size)
     epochs = config.epochs or usual_epochs
     scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
     for_data, for_optimizer = f"default for {data_kind}", f"default for {name}"
@@ -116,12 +117,18 @@ def _fitted(config: TrainConfig, fit: Fit | None, crop: float | None) -> dict[st
     return found
 
 
-def _epochs(config: TrainConfig, data: DataDefaults, train_images: int) -> tuple[int, str]:
+def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, batch_size: int) -> tuple[int, str]:
     """Return the default number of epochs, and what it is for besides the data; weights that are given need fewer."""
     if not config.starts_from_weights:
         return data.epochs, ""
+    origin = f" of {train_images:,} images with --weights"
     enough = max(_MIN_FINE_TUNING_EPOCHS, math.ceil(_FINE_TUNING_IMAGES / train_images))
-    return min(data.epochs, enough), f" of {train_images:,} images with --weights"
+    usual = min(data.epochs, enough)
+    per_update = config.global_batch_size or batch_size * (config.accumulate or 1)
+    for_updates = math.ceil(_MIN_FINE_TUNING_UPDATES / max(1, train_images // per_update))
+    if for_updates > usual:
+        return for_updates, f"{origin}, {per_update:,} in an update"
+    return usual, origin
 
 
 def _batch_size(config: TrainConfig, data: DataDefaults, train_images: int) -> int:

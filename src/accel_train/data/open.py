@@ -106,6 +106,17 @@ def open_data(
     Raises:
         UserError: the data set does not exist, cannot be downloaded or read, or its classes are inconsistent.
     """
+    refuse_unused_options(name, val_fraction, labels)
+    data = _find_opener(name)(Request(name, directory, val_fraction, seed, labels, with_test, download))
+    return replace(data, train=spread(data.train, limit), val=spread(data.val, limit))
+
+
+def refuse_unused_options(name: str, val_fraction: float | None, labels: LabelsFrom) -> None:
+    """Refuse options that have no effect on a data set.
+
+    Raises:
+        UserError: one is given; or there is no such data set.
+    """
     opener = _find_opener(name)
     if val_fraction is not None and opener not in _TAKE_VAL_FRACTION:
         raise UserError(f"--val-fraction has no effect on {name}, which has its own validation images", "leave it out")
@@ -113,8 +124,6 @@ def open_data(
         raise UserError(f"--labels has no effect on {name}, which has its own labels", "leave it out")
     if labels.column and not (labels.file or opener is _open_hugging_face):
         raise UserError(f"--label-column {labels.column} has no effect without a file of --labels", "leave it out")
-    data = opener(Request(name, directory, val_fraction, seed, labels, with_test, download))
-    return replace(data, train=spread(data.train, limit), val=spread(data.val, limit))
 
 
 def refuse_unused_directory(name: str, directory: Path | None) -> None:

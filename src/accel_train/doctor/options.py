@@ -18,7 +18,7 @@ from accel_train.loggers.text import quoted
 from accel_train.models.build import architecture_name
 from accel_train.recipes.read import refuse_missing_data
 from accel_train.run.resume_point import UNNAMED, fill_from_run
-from accel_train.run.training_data import open_training_data
+from accel_train.run.training_data import open_training_data, refuse_unused
 from accel_train.run.weights import check_weights
 
 
@@ -44,7 +44,7 @@ def check_data(config: DoctorConfig, origins: Mapping[str, str]) -> None:
     """Check that the data are on this host; none are read, but a user's function for them is called.
 
     Raises:
-        UserError: they are not, or the function fails.
+        UserError: they are not, the function fails, or an option has no effect on them.
     """
     asked, given = _asked(config, origins)
     if is_function_name(asked.data):
@@ -54,6 +54,7 @@ def check_data(config: DoctorConfig, origins: Mapping[str, str]) -> None:
         _check_path("--data", Path(asked.data))
     if asked.labels:
         _check_path("--labels", Path(asked.labels))
+    refuse_unused(asked, given)
 
 
 def _asked(config: DoctorConfig, origins: Mapping[str, str]) -> tuple[TrainConfig, dict[str, str]]:

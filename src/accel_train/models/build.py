@@ -46,7 +46,7 @@ class BuiltModel:
         if reason := problem(self.module, blocks):
             raise UserError(
                 f"{self.name} cannot be cut into stages: {reason}",
-                "use cnn, mlp, airbench, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision, "
+                "use cnn, mlp, airbench, airbench94, wide_resnet, a ResNet, VGG, ConvNeXt, ViT or Swin of torchvision, "
                 f"an nn.Sequential, or name the modules in an attribute {NAMED_BLOCKS}",
             )
         return blocks

@@ -130,7 +130,7 @@ _NETWORKS = {
     "airbench94": _airbench(64, 256, 256, whitening=True),
     "wide_resnet": _wide_resnet(depth=10, width=10),
 }
-FAMILY = Family("cnn, mlp, airbench, wide_resnet", names=lambda: tuple(_NETWORKS), find=find)
+FAMILY = Family("cnn, mlp, airbench, airbench94, wide_resnet", names=lambda: tuple(_NETWORKS), find=find)
 
 
 class _WideBlock(nn.Module):

@@ -58,7 +58,7 @@ def load_initial(
     for layer, name in _by_layer(heads).items():
         numbers = f"{len(stored[name]):,} → {quantity(len(live[name]), 'class', 'classes')}"
         sentences.append(f"head {layer} replaced: {'other classes' if name in fresh else numbers}")
-    sentences += [f"head {layer} is new: the weights have none" for layer in _by_layer(missing)]
+    sentences += [f"layer {layer} is new: the weights have no head" for layer in _by_layer(missing)]
     if not heads and not missing and weights.classes is None:
         sentences.append("the head is kept, as if for the same classes: the weights do not name theirs")
     if counters:

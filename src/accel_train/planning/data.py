@@ -11,7 +11,7 @@ from accel_train.data.sources.base import DataSet, Ids, View
 from accel_train.data.sources.names import is_hub_name
 from accel_train.data.sources.synthetic import is_synthetic, parse_sizes
 from accel_train.errors import UserError
-from accel_train.run.training_data import open_training_data
+from accel_train.run.training_data import open_training_data, refuse_unused
 
 _PICTURE_PIXELS = 224
 _VAL_SHARE = 0.2
@@ -53,9 +53,11 @@ def planned_data(asked: TrainConfig, planned: Planned, given: dict[str, str]) ->
     """Return the data set of a run, without images if their number is known; nothing is downloaded.
 
     Raises:
-        UserError: the data are not here, and their number is not given.
+        UserError: the data are not here, and their number is not given; or an option has no effect on them.
     """
     kind, images = kind_of_data(asked.data)
+    if images is not None or is_synthetic(asked.data):
+        refuse_unused(asked, given)
     if planned.images is not None and planned.classes is not None:
         val = round(planned.images * (asked.val_fraction or _VAL_SHARE))
         return _sized(asked, kind, planned.images, val, _shape(asked), planned.classes)

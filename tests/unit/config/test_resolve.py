@@ -169,6 +169,31 @@ def test_given_weights_are_trained_for_fewer_epochs_the_more_images_there_are(
 
 
 @pytest.mark.parametrize(
+    ("images", "given", "epochs"),
+    [
+        (300, {"batch_size": 64}, 20),
+        (300, {"batch_size": 100}, 20),
+        (300, {"batch_size": 128}, 30),
+        (300, {"batch_size": 32, "accumulate": 8}, 60),
+        (300, {"global_batch_size": 256}, 60),
+        (300, {"global_batch_size": 256, "epochs": 3}, 3),
+        (200, {"batch_size": 256}, 60),  # is refused later
+        (50_000, {"global_batch_size": 8192}, 10),
+    ],
+)
+def test_given_weights_get_sixty_updates_although_the_batch_is_large(
+    images: int, given: dict[str, Any], epochs: int
+) -> None:
+    config, origins = resolve(TrainConfig(weights="DEFAULT", **given), {}, "folder", images, "fp32")
+    assert config.epochs == epochs
+    assert config.warmup_epochs == min(1.0, epochs / 5)
+    if "epochs" not in given and epochs != 20:
+        per_update = config.global_batch_size or config.batch_size * (config.accumulate or 1)
+        assert origins["epochs"].endswith(f" images with --weights, {per_update:,} in an update")
+    assert resolved("folder", images, **given).epochs == given.get("epochs", 20)
+
+
+@pytest.mark.parametrize(
     ("model", "optimizer"),
     [
         *(("resnet18", "sgd"), ("timm:resnet18", "sgd"), ("timm:efficientnet_b0", "sgd")),

@@ -109,6 +109,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"data": "none"}, "--data none does not exist here", "mount or copy"),
         ({"data": "empty"}, "--data empty is an empty folder here", "mount or copy"),
         ({"data": "pictures", "labels": "labels.csv"}, "--labels labels.csv does not exist here", "mount or copy"),
+        ({"data": "pictures", "data_dir": Path("x")}, "--data-dir x has no effect on pictures", "leave it out"),
+        ({"data": "digits", "val_fraction": 0.5}, "--val-fraction has no effect on digits", "leave it out"),
+        ({"data": "digits", "label_column": "kind"}, "--label-column kind has no effect without", "leave it out"),
         ({"data": "doctors_data.py/x"}, "--data doctors_data.py/x: Not a directory", "readable"),
     ],
 )

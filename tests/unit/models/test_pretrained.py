@@ -102,7 +102,7 @@ def test_head_that_the_weights_lack_is_new(tmp_path: Path) -> None:
     weights = Weights("those of somebody", lambda image_size: tensors, headless=("fc",))
     assert load_initial(module, weights, 32) == (
         "weights from those of somebody: 120 tensors",
-        "head fc is new: the weights have none",
+        "layer fc is new: the weights have no head",
     )
     with pytest.raises(UserError, match=r"^those of somebody has no fc\.weight "):
         load_initial(module, replace(weights, headless=()), 32)

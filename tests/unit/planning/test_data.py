@@ -1,5 +1,8 @@
 """The sizes of data are known without the data, or given."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from accel_train.config.defaults import DATA_DEFAULTS
@@ -30,6 +33,19 @@ def test_data_that_are_not_here() -> None:
     found = planned_data(TrainConfig(data="/none/imagenet"), PlanConfig(images=1000, classes=20), {})
     assert found.kind == "folder"
     assert sizes(found) == (1000, 200, (3, 224, 224), 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"data": "mnist", "val_fraction": 0.5}, "--val-fraction"),
+        ({"data": "digits", "data_dir": Path("sets")}, "--data-dir sets"),
+        ({"data": "synthetic", "labels": "a.csv"}, "--labels"),
+    ],
+)
+def test_option_without_effect_is_refused(given: dict[str, Any], option: str) -> None:
+    with pytest.raises(UserError, match=f"^{option} has no effect on {given['data']}"):
+        planned_data(TrainConfig(**given), PlanConfig(), dict.fromkeys(given, "flag"))
 
 
 def test_folder_that_is_not_here_is_refused() -> None:
