@@ -55,7 +55,7 @@ def evaluate(run: Path | str, config: EvaluateConfig | None = None) -> Evaluated
     from accel_train.run.evaluate import evaluate
 
     join()
-    return evaluate(Path(run), config or EvaluateConfig())
+    return evaluate(_folder(run), config or EvaluateConfig())
 
 
 def load(run: Path | str, *, weights: str | None = None, model: str | None = None) -> LoadedRun:
@@ -69,7 +69,15 @@ def load(run: Path | str, *, weights: str | None = None, model: str | None = Non
     """
     from accel_train.run.loaded import load
 
-    return load(Path(run), weights=weights, model=model)
+    return load(_folder(run), weights=weights, model=model)
+
+
+def _folder(run: Path | str) -> Path:
+    if run == "":  # pathlib takes it as the current folder
+        from accel_train.errors import UserError
+
+        raise UserError("the path of the run is empty", "give a run folder")
+    return Path(run)
 
 
 if not TYPE_CHECKING:

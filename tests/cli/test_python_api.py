@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from helpers.runner import Runner
 
 import accel_train
+from accel_train.errors import UserError
 
 pytestmark = pytest.mark.xdist_group("python api")  # the tests share runs
 
@@ -144,6 +146,12 @@ def test_run_that_its_consumer_has_left_is_resumed(found: dict[str, Any], folder
     assert 0 < resumed.count("UpdateDone") < 8
     left, second = (safetensors.torch.load_file(folder / run / "model.safetensors") for run in ("left", "second"))
     assert all(weight.equal(second[name]) for name, weight in left.items())
+
+
+@pytest.mark.parametrize("read", [accel_train.evaluate, accel_train.load])
+def test_empty_path_is_not_the_current_folder(read: Callable[[str], object]) -> None:
+    with pytest.raises(UserError, match=r"^the path of the run is empty$"):
+        read("")
 
 
 def test_exported_names_exist() -> None:
