@@ -27,6 +27,17 @@ def test_first_losses_equal_those_on_a_cpu(run: Runner) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+def test_whitening_layer_is_made_from_images_on_the_gpu_as_from_those_on_a_cpu(run: Runner) -> None:
+    losses = []
+    for device in ("cpu", "cuda"):
+        folder = run.folder / device
+        options = ("--device", device, "--precision", "fp32", "--epochs", "1", "--log-every", "1", "--output", folder)
+        ended = run("train", "--data", "synthetic:256,3,12,12,4", "--model", "airbench94_8_8_8", *options, forked=False)
+        assert ended.code == 0, ended.err
+        losses.append(read_metrics(folder, "progress")[0]["local_loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 @pytest.mark.parametrize("optimizer", ["lars", "lamb", "novograd", "muon"])
 def test_first_losses_of_an_optimizer_of_ours_equal_those_on_a_cpu_after_resuming_too(
     run: Runner, optimizer: str

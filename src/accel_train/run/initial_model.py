@@ -104,7 +104,8 @@ def fit_to_images(config: ResolvedConfig, data: DataSet, built: BuiltModel) -> N
     transform = training_transform(config, data, built, dtype=torch.float32, device=torch.device("cpu"))
     starts = range(0, len(images), _AT_ONCE)
     for layer in layers:
-        layer.fit(transform(images.read(range(at, min(at + _AT_ONCE, len(images))), None, view)[0]) for at in starts)
+        read = (images.read(range(at, min(at + _AT_ONCE, len(images))), None, view)[0] for at in starts)
+        layer.fit(transform(images_BCHW.cpu()) for images_BCHW in read)  # they may be held on the device
 
 
 def _with_preprocessing(data: DataSet, asked: Preprocessing) -> DataSet:

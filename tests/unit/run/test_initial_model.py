@@ -1,11 +1,13 @@
 """A run starts from given weights with the preprocessing that belongs to them; a resumed one needs them no more."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from helpers.descriptions import description
+from torch import Tensor
 
 from accel_train.config.options import ResolvedConfig, TrainConfig
 from accel_train.config.resolve import resolve
@@ -197,3 +199,30 @@ def test_filters_of_a_whitening_layer_are_made_from_normalised_images_spread_ove
     expected = PatchWhitening(3)
     expected.fit([(chosen / 255 - means) / stds])
     torch.testing.assert_close(built.module.get_submodule("whitening").filters, expected.filters)
+
+
+def test_filters_are_made_on_the_cpu_wherever_the_images_are_held() -> None:
+    class OnDevice(Tensor):
+        """A tensor that can only be copied from its device."""
+
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            assert function is Tensor.cpu, f"{function} is called with a tensor of another device"
+            with torch._C.DisableTorchFunctionSubclass():
+                return args[0].as_subclass(Tensor)
+
+    class Source(MemorySource):
+        def read(self, ids: Any, keys: Any, view: Any) -> Any:
+            images_BCHW, labels_B = super().read(ids, keys, view)
+            return images_BCHW.as_subclass(OnDevice), labels_B
+
+    images = torch.arange(8 * 3 * 9 * 9).view(8, 3, 9, 9).to(torch.uint8)
+    held = memory_data("synthetic", "", *[MemorySource(("a", "b"), images, torch.arange(8) % 2)] * 2)
+    moved = replace(held, train=Source(held.train.classes, images, torch.arange(8) % 2))
+    asked = resolve(TrainConfig(data="synthetic", model="airbench94_4_4_4"), {}, "synthetic", 8, "fp32")[0]
+    filters = []
+    for each in (held, moved):
+        built = build_model(asked.model, classes=2, channels=3, data_size=9, image_size=None)
+        fit_to_images(asked, each, built)
+        filters.append(built.module.get_submodule("whitening").filters)
+    assert torch.equal(*filters)
