@@ -10,6 +10,7 @@ _FOLLOWED = re.compile(r"default|because |as |--|(global )?batch size ")
 _THROUGH_FILE = re.compile(r", in .*")
 """The end of the origin of a default that has come from the config file of another run."""
 FOLLOWERS: dict[str, tuple[str, ...]] = {
+    "data": ("fit", "eval_crop"),
     "model": ("image_size", "optimizer", "lr", "max_lr"),
     "weights": ("image_size", "epochs", "crop_scale", "fit", "eval_crop", "optimizer", "lr", "max_lr"),
     "optimizer": ("lr", "lr_scaling", "max_lr", "weight_decay"),
@@ -24,8 +25,9 @@ FOLLOWERS: dict[str, tuple[str, ...]] = {
     "fit": ("random_crop", "eval_crop"),
     "eval_crop": ("fit",),
     "random_crop": ("crop_scale", "crop_ratio"),
-    "crop_scale": ("random_crop",),
-    "crop_ratio": ("random_crop",),
+    "crop_scale": ("random_crop", "fit"),
+    "crop_ratio": ("random_crop", "fit"),
+    "augment": ("fit",),
     "rand_augment": ("trivial_augment",),
     "trivial_augment": ("rand_augment",),
 }

@@ -14,9 +14,10 @@ from accel_train.config.resolve import resolve
 FIELDS = set(TrainConfig.model_fields)
 
 
-def resolved(kind: str, origins: dict[str, str] | None = None, **given: Any) -> tuple[ResolvedConfig, dict[str, str]]:
+def resolved(kind: str, **given: Any) -> tuple[ResolvedConfig, dict[str, str]]:
     config = make_config(TrainConfig, given, {})
-    return resolve(config, dict.fromkeys(given, "flag") if origins is None else origins, kind, 3000, "fp32")
+    fit_of_weights = ("squash", None) if config.starts_from_weights else None
+    return resolve(config, dict.fromkeys(given, "flag"), kind, 3000, "fp32", fit_of_weights)  # type: ignore[arg-type]
 
 
 def again(folder: Path, kind: str, first: dict[str, Any], flags: dict[str, Any]) -> ResolvedConfig:
@@ -57,6 +58,25 @@ def test_what_was_chosen_for_the_run_stays(tmp_path: Path) -> None:
     assert (scaled.lr, scaled.lr_scaling, scaled.lr_base_batch, scaled.max_lr) == (1.0, "linear", 32, 2.0)
     warmed = again(tmp_path, "digits", {"warmup_epochs": 0.5, "lr": 0.3}, {"epochs": 2, "optimizer": "adamw"})
     assert (warmed.warmup_epochs, warmed.lr, warmed.lr_scaling) == (0.5, 0.3, "none")
+
+
+@pytest.mark.parametrize("flags", [{"crop_scale": "0.5,1"}, {"crop_ratio": "1,1"}, {"augment": "strong"}])
+def test_whole_pictures_that_the_weights_of_the_run_ask_for_do_not_exclude_random_crops(
+    tmp_path: Path, flags: dict[str, Any]
+) -> None:
+    weights = {"weights": "DEFAULT"}
+    found, expected = again(tmp_path, "folder", weights, flags), resolved("folder", **weights, **flags)[0]
+    assert (found.fit, found.random_crop, found.crop_scale) == ("squash", True, expected.crop_scale)
+    assert found == expected
+
+
+def test_how_pictures_become_square_is_no_choice_for_other_data(tmp_path: Path) -> None:
+    """It would be refused for images of one size."""
+    config, origins = resolved("folder")
+    (tmp_path / "config.yaml").write_text(config_text(config.model_dump(), origins, PLACEMENT))
+    values, derived = read_values(tmp_path / "config.yaml", FIELDS)
+    assert {"fit", "eval_crop"} <= values.keys()
+    assert not {"fit", "eval_crop"} & merged(values, {"data": "digits"}, derived).keys()
 
 
 def test_file_alone_starts_the_same_run(tmp_path: Path) -> None:
