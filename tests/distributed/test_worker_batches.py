@@ -55,6 +55,20 @@ def test_batches_of_changing_shapes_arrive() -> None:
         assert batch.images_BCHW.tolist() == [[first] * (1 + first % 3)] * 4
 
 
+def test_worker_keeps_no_files_of_shapes_that_it_has_used_before() -> None:
+    """Their memory would be taken until it ends."""
+
+    class Growing(EchoSource):
+        def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:
+            labels = torch.zeros(len(ids), dtype=torch.int64)
+            return torch.full((len(ids), 1 + ids[0]), len([*Path("/dev/fd").iterdir()])), labels
+
+    one_worker = LoaderSizes(batch_size=2, replicas=1, workers=1, pin_memory=False)
+    files = [int(batch.images_BCHW[0, 0]) for batch in batches(loader_of(Growing(11), one_worker))]
+    assert len(files) == 45
+    assert max(files[20:]) <= max(files[:20])
+
+
 @pytest.mark.parametrize("layout", ["repeated channels", "every other pixel", "channels last", "with a gradient"])
 def test_images_that_are_not_dense_arrive(layout: str) -> None:
     class Odd(EchoSource):
@@ -134,6 +148,22 @@ def test_batch_of_a_worker_that_has_just_ended_is_the_error_of_a_lost_worker() -
     found = explain(raised.value)
     assert found
     assert found.reason.startswith("a loader worker exited")
+
+
+def test_file_that_may_not_be_opened_is_that_of_a_lost_worker_only_if_its_process_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until its exit code is asked for, the files of a process that has ended belong to root."""
+
+    def refuse(path: str, **layout: object) -> None:
+        raise RuntimeError(f"unable to open file <{path}> in read-write mode: Permission denied (13)")
+
+    monkeypatch.setattr(torch, "from_file", refuse)
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        for pid, message in ((ended.pid, "^DataLoader worker"), (os.getpid(), "Permission denied")):
+            with pytest.raises(RuntimeError, match=message):
+                _File(pid, 9, 1, torch.int64, torch.Size([1]), (1,)).mapped()
 
 
 def test_workers_make_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

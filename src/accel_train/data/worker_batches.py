@@ -7,7 +7,6 @@ worker were killed in the middle of a message, the training process would wait f
 Shape suffixes: B images, C channels, H height, W width.
 """
 
-import errno
 import os
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from torch.utils.data import get_worker_info
 
 from accel_train.errors import LocalError
 from accel_train.system import shared_memory
-from accel_train.system.os_errors import number_of
 
 _HELD = 2
 """Batches in use by the training process: the current one, and the next, which Accelerate fetches in advance."""
@@ -47,10 +45,12 @@ class SharedMemoryTransfer:
         self._sent = 0
         self._memory: dict[tuple[int, int], tuple[Tensor, ...]] = {}
         """By worker and slot, a batch; in a worker its own, in the training process those that have arrived."""
+        self._files: dict[tuple[int, int], _New] = {}
+        """Of a worker, by slot."""
         _TRANSFERS[self._number] = self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_memory": {}}
+        return {**self.__dict__, "_memory": {}, "_files": {}}
 
     def __call__(self, batch: Any) -> Any:
         """Return an object that arrives in the training process as the Batch or LocalError given."""
@@ -68,10 +68,17 @@ class SharedMemoryTransfer:
             except (OSError, RuntimeError) as error:  # torch raises RuntimeError
                 what = f"{sum(like.nbytes for like in likes):,} bytes of memory for a batch of a loader worker"
                 return LocalError(f"cannot get {what}: {error}", "use fewer --workers, or a smaller batch")
-            self._memory[slot] = shared
+            self._close(slot)
+            self._memory[slot], self._files[slot] = shared, new
         for memory, tensor in zip(shared, tensors, strict=True):
             memory.copy_(tensor)
         return _SentBatch(self._number, slot, new)
+
+    def _close(self, slot: tuple[int, int]) -> None:
+        """Close the files of a slot that is replaced; the training process has mapped them."""
+        for file in self._files.get(slot, ()):
+            if isinstance(file, _File):
+                os.close(file.descriptor)
 
     def find(self, slot: tuple[int, int], new: "_New | None") -> tuple[Tensor, ...]:
         """Return the memory of a slot, which is `new` if the slot is used for the first time or has been replaced."""
@@ -100,7 +107,7 @@ class _File(NamedTuple):
         try:
             flat = shared_memory.mapped(self.pid, self.descriptor, size=self.size, dtype=self.dtype)
         except RuntimeError as error:
-            if number_of(error) not in (errno.ENOENT, errno.ESRCH):
+            if not shared_memory.is_lost(error, self.pid):
                 raise
             raise RuntimeError(f"DataLoader worker (pid {self.pid}) exited unexpectedly") from error
         return flat.as_strided(self.shape, self.stride)
