@@ -67,9 +67,17 @@ def selected(data: Any, name: str) -> Any:
 
 
 def _selected(values: Any, indices: Sequence[int]) -> Any:
-    if isinstance(values, np.ndarray | Tensor):
-        return values[_ids(indices)]
-    return [values[index] for index in _ids(indices)]
+    """Return the labels of a selection.
+
+    Raises:
+        UserError: an image has none.
+    """
+    ids = _ids(indices)
+    try:
+        return values[ids] if isinstance(values, np.ndarray | Tensor) else [values[index] for index in ids]
+    except (TypeError, LookupError) as error:
+        what = "the labels of the data set that a Subset selects from cannot be read"
+        raise UserError(f"{what}: {type(error).__name__}: {error}", "make them a list with one of each image") from None
 
 
 def _ids(indices: Any) -> NDArray[np.int64]:

@@ -97,6 +97,13 @@ def test_labels_that_may_change_when_they_are_read_are_not_taken(opened: Any) ->
     assert labels_of(opened(Subset(Items(), [1, 2]), Items()).train) is None
 
 
+@pytest.mark.parametrize("labels", [[0, 1], torch.tensor([0, 1]), {0: 1}, len])
+def test_labels_that_cannot_be_selected_are_an_error(opened: Any, labels: Any) -> None:
+    train = opened(Subset(Named("labels", labels), [1, 2]), Items()).train
+    with pytest.raises(UserError, match=r"^the labels of the data set that a Subset selects from cannot be read: "):
+        labels_of(train)
+
+
 def test_attributes_of_the_selection_itself_win(opened: Any) -> None:
     train = Subset(Items(), [1, 2])
     train.classes, train.labels, train.fingerprint = ("x", "y", "other"), [1, 2], "mine"  # type: ignore[attr-defined]
