@@ -86,7 +86,8 @@ def _resolved(
             raise UserError(error.message, f"{error.hint}; or add --images: schedule needs no data") from None
         kind, images = data.kind, len(data.train)
     images = min(images, asked.limit or images)
-    config, all_origins = resolve(asked, origins, kind, images, "fp32", architecture=_architecture(asked, kind))
+    architecture, replicas = _architecture(asked, kind), (asked.processes or 1) // (asked.pipeline_stages or 1)
+    config, all_origins = resolve(asked, origins, kind, images, "fp32", architecture=architecture, replicas=replicas)
     return config, all_origins, images
 
 

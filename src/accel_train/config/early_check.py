@@ -23,11 +23,12 @@ def check_plan(
     if known is None and asked.batch_size is None and asked.global_batch_size is None:
         return  # the batch size follows from the images
     images = min(known or _MANY_IMAGES, asked.limit or _MANY_IMAGES)
-    config, _ = resolve(asked, dict(origins), kind, images, "fp32", architecture=architecture)
+    replicas = processes // stages
+    config, _ = resolve(asked, dict(origins), kind, images, "fp32", architecture=architecture, replicas=replicas)
     any_size = 1 if config.auto_micro_batch and config.global_batch_size else None
     if known or asked.epochs or not asked.starts_from_weights:
         make_plan(config, processes, images, any_size, stages=stages)
         return
     # Fine-tuning has more epochs the fewer images there are.
-    replicas, size = processes // stages, any_size or config.batch_size
+    size = any_size or config.batch_size
     images_per_update(config.global_batch_size, size, None if any_size else config.accumulate, replicas, stages)

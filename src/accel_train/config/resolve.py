@@ -28,14 +28,16 @@ def resolve(
     precision: str,
     fit_of_weights: tuple[Fit | None, float | None] | None = None,
     architecture: str | None = None,
+    replicas: int = 1,
 ) -> tuple[ResolvedConfig, dict[str, str]]:
     """Return the config with its defaults filled in, and the origins with those of the defaults.
 
     `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
     its origin is left to the caller. `fit_of_weights` is `fit` and `eval_crop` as given weights have them, and
-    `architecture` the model that they are for, if that is known and the name of the model does not tell it.
+    `architecture` the model that they are for, if that is known and the name of the model does not tell it. `replicas`
+    of the model share an update: without a global batch size, its images are those of all.
     """
-    defaults = _defaults(config, data_kind, train_images, architecture)
+    defaults = _defaults(config, data_kind, train_images, architecture, replicas)
     if "fit" in defaults:
         defaults |= _fitted(config, *(fit_of_weights or (None, None)))
     used = {name: default for name, default in defaults.items() if getattr(config, name) is None}
@@ -45,7 +47,7 @@ def resolve(
 
 
 def _defaults(
-    config: TrainConfig, data_kind: str, train_images: int, architecture: str | None
+    config: TrainConfig, data_kind: str, train_images: int, architecture: str | None, replicas: int
 ) -> dict[str, tuple[Any, str]]:
     """Return the default of each field that may need one, and its origin."""
     data, from_weights = DATA_DEFAULTS[data_kind], config.starts_from_weights
@@ -54,7 +56,7 @@ def _defaults(
     name = config.optimizer or default_optimizer(trained, from_weights=from_weights)
     optimizer = OPTIMIZERS[name]
     batch_size = config.batch_size or _batch_size(config, data, train_images)
-    usual_epochs, for_epochs = _epochs(config, data, train_images, batch_size)
+    usual_epochs, for_epochs = _epochs(config, data, train_images, batch_size * max(1, replicas))
     epochs = config.epochs or usual_epochs
     scaling = config.lr_scaling or ("none" if config.lr is not None else optimizer.scaling)
     for_data, for_optimizer = f"default for {data_kind}", f"default for {name}"
@@ -117,14 +119,17 @@ def _fitted(config: TrainConfig, fit: Fit | None, crop: float | None) -> dict[st
     return found
 
 
-def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, batch_size: int) -> tuple[int, str]:
-    """Return the default number of epochs, and what it is for besides the data; weights that are given need fewer."""
+def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, at_once: int) -> tuple[int, str]:
+    """Return the default number of epochs, and what it is for besides the data; weights that are given need fewer.
+
+    The processes compute `at_once` images in micro-batches of one each.
+    """
     if not config.starts_from_weights:
         return data.epochs, ""
     origin = f" of {train_images:,} images with --weights"
     enough = max(_MIN_FINE_TUNING_EPOCHS, math.ceil(_FINE_TUNING_IMAGES / train_images))
     usual = min(data.epochs, enough)
-    per_update = config.global_batch_size or batch_size * (config.accumulate or 1)
+    per_update = config.global_batch_size or at_once * (config.accumulate or 1)
     for_updates = math.ceil(_MIN_FINE_TUNING_UPDATES / max(1, train_images // per_update))
     if for_updates > usual:
         return for_updates, f"{origin}, {per_update:,} in an update"

@@ -62,7 +62,9 @@ def plan_run(asked: PlanConfig, origins: dict[str, str]) -> RunPlan:
     values = {name: getattr(asked, name) for name in TrainConfig.model_fields}
     train, own = fill_from_run(TrainConfig.model_construct(**values), own)
     data = planned_data(train, asked, own)
-    config, all_origins = resolve(train, own, data.kind, len(data.train), train.precision or "fp32")
+    replicas = cluster.devices // ((train.strategy == "pipeline" and train.pipeline_stages) or 1)
+    images, precision = len(data.train), train.precision or "fp32"
+    config, all_origins = resolve(train, own, data.kind, images, precision, replicas=replicas)
     notes: tuple[str, ...] = ()
     if config.starts_from_weights and config.image_size is None:
         config = config.model_copy(update={"image_size": _USUAL_SIZE})

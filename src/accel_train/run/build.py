@@ -170,6 +170,14 @@ def refuse_unsupported(asked: TrainConfig, strategy: Strategy) -> None:
         raise UserError(f"--auto-micro-batch does not work with {strategy.name} yet", "give --batch-size")
 
 
+def _resolver(data: DataSet, processes: Processes) -> Callable[..., tuple[ResolvedConfig, dict[str, str]]]:
+    """Return :func:`resolve` for these data and processes."""
+    replicas = processes.count // processes.strategy.stages
+    return partial(
+        resolve, data_kind=data.kind, train_images=len(data.train), precision=processes.precision, replicas=replicas
+    )
+
+
 def _resolve(
     asked: TrainConfig,
     origins: dict[str, str],
@@ -184,7 +192,7 @@ def _resolve(
     Raises:
         UserError: the run to resume was another one, or was trained on other data.
     """
-    resolved = partial(resolve, data_kind=data.kind, train_images=len(data.train), precision=processes.precision)
+    resolved = _resolver(data, processes)
 
     def as_stored(point: ResumePoint) -> ResolvedConfig:
         """Resolve for the epochs of the stored run: an extended run keeps the defaults that follow from them."""

@@ -35,7 +35,8 @@ def test_options_that_fsdp2_does_not_support_are_rejected(asked: dict[str, Any],
 
 
 DATA: Any = SimpleNamespace(kind="digits", train=range(6), val=range(2))
-RANK_0: Any = SimpleNamespace(precision="bf16", on_main=lambda function: function())
+STRATEGY = SimpleNamespace(stages=1)
+RANK_0: Any = SimpleNamespace(precision="bf16", count=1, strategy=STRATEGY, on_main=lambda function: function())
 
 
 def store(config: ResolvedConfig, folder: Path, **described: Any) -> None:
@@ -68,6 +69,18 @@ def test_extended_run_keeps_defaults_that_follow_from_its_epochs(tmp_path: Path)
         _resolve(asked.model_copy(update={"warmup_epochs": 1.0}), {"warmup_epochs": "flag"}, DATA, CONTENTS, RANK_0)
 
 
+def test_fine_tuning_without_a_global_batch_has_the_epochs_of_the_same_run_with_it(tmp_path: Path) -> None:
+    """The first lines of a run name both batch sizes for other hardware."""
+    pictures: Any = SimpleNamespace(kind="folder", train=range(300), val=range(2))
+    asked = TrainConfig(data="pics", weights="DEFAULT", batch_size=64, output=tmp_path / "run")
+    eight: Any = SimpleNamespace(**{**vars(RANK_0), "count": 8, "strategy": SimpleNamespace(stages=2)})
+    on_eight, _, _ = _resolve(asked, {}, pictures, CONTENTS, eight)
+    same = asked.model_copy(update={"global_batch_size": 256})
+    assert on_eight.epochs == _resolve(same, {}, pictures, CONTENTS, RANK_0)[0].epochs == 60
+    store(on_eight, tmp_path / "run", model=on_eight.model)
+    assert _resolve(asked, {}, pictures, CONTENTS, RANK_0)[0].epochs == 60  # resumed on one process
+
+
 def test_model_of_the_hub_has_the_defaults_of_its_architecture_when_it_is_resumed_too(tmp_path: Path) -> None:
     asked = TrainConfig(model="timm:hf-hub:me/birds", weights="DEFAULT", output=tmp_path / "run")
     vit = "timm:vit_tiny_patch16_224"
@@ -92,7 +105,7 @@ def test_resumed_run_fits_pictures_as_for_weights_that_are_gone(tmp_path: Path) 
 def test_precision_of_another_launcher_makes_another_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     store(_resolve(TrainConfig(output=folder), {}, DATA, CONTENTS, RANK_0)[0], folder)
-    fp32: Any = SimpleNamespace(precision="fp32", on_main=RANK_0.on_main)
+    fp32: Any = SimpleNamespace(**{**vars(RANK_0), "precision": "fp32"})
     with pytest.raises(UserError, match=r"--precision fp32 \(not given\) instead of bf16"):
         _resolve(TrainConfig(output=folder), {}, DATA, CONTENTS, fp32)
 
