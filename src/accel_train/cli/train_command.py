@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from accel_train.config.derived import file_of
 from accel_train.config.options import TYPED, TrainConfig
 from accel_train.jobs.train_options import as_words
 from accel_train.recipes.read import ORIGIN, lacks_data
@@ -14,7 +15,7 @@ def train_command(config: TrainConfig, origins: Mapping[str, str], without: Coll
     """
     values = config.model_dump(mode="json", include=TrainConfig.model_fields.keys() - set(without))
     typed = {name: value for name, value in values.items() if origins.get(name) in TYPED}
-    files = dict.fromkeys(origin for origin in origins.values() if origin not in TYPED)
+    files = dict.fromkeys(file_of(origin) for origin in origins.values() if origin not in TYPED)
     from_files = [
         word
         for file in files

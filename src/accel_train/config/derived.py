@@ -3,9 +3,13 @@
 import re
 from collections.abc import Collection
 
-_ORIGIN = re.compile(r"([a-z]\w*): .*  # ((?:default|because |as |--augment ).*)")
+_DEFAULT = (
+    r"default(?=$| for | with |, in )|because (?:of )?--|as for --weights |as data, model and weights |--augment "
+)
+"""How the origin of a default begins; a file that is named default.yaml has been chosen."""
+_ORIGIN = re.compile(rf"([a-z]\w*): .*  # ((?:{_DEFAULT}).*)")
 """A value of a run's config.yaml whose origin is no choice of the user's."""
-_FOLLOWED = re.compile(r"default|because |as |--|(global )?batch size ")
+_FOLLOWED = re.compile(rf"{_DEFAULT}|--auto-micro-batch$|(?:global )?batch size ")
 """How the origin of a value begins that nobody chose."""
 _THROUGH_FILE = re.compile(r", in .*")
 """The end of the origin of a default that has come from the config file of another run."""
@@ -42,6 +46,12 @@ def derived_values(text: str) -> dict[str, str]:
 def through_file(origin: str, path: str) -> str:
     """Return the origin of a default that a run has taken from the config file of another."""
     return f"{_THROUGH_FILE.sub('', origin)}, in {path}"
+
+
+def file_of(origin: str) -> str:
+    """Return the file that a value comes from, whether it was a default there or not; any other origin as it is."""
+    through = None if is_chosen(origin) else _THROUGH_FILE.search(origin)
+    return through[0].removeprefix(", in ") if through else origin
 
 
 def is_chosen(origin: str) -> bool:

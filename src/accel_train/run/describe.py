@@ -12,6 +12,7 @@ import torch
 
 from accel_train.checkpoints import run_folder
 from accel_train.checkpoints.run_folder import Description
+from accel_train.config.derived import is_chosen
 from accel_train.config.lr_schedule import SCALINGS
 from accel_train.config.optimizers import OPTIMIZERS
 from accel_train.config.options import PLACEMENT, changed_fields
@@ -128,7 +129,7 @@ def _cap(run: Run) -> str:
     ratio = run.plan.global_batch / (config.lr_base_batch or run.plan.global_batch)
     if config.max_lr is None or config.lr * SCALINGS[config.lr_scaling](ratio) <= config.max_lr:
         return ""
-    return f"for {config.model}" if run.origins.get("max_lr", "").startswith("default") else "by --max-lr"
+    return "by --max-lr" if is_chosen(run.origins.get("max_lr", "")) else f"for {config.model}"
 
 
 def _hardware(run: Run) -> HardwareRecord:

@@ -21,6 +21,11 @@ GIVEN = {"epochs": 3, "milestones": "1,2", "schedule": "step", "exact": True, "l
             ["--exact", "--epochs", "3", "--schedule", "step", "--milestones", "1,2"],
         ),
         (dict.fromkeys(GIVEN, "my.yaml") | {"lr": "flag"}, (), ["--config", "my.yaml", "--lr", "0.25"]),
+        (
+            dict.fromkeys(GIVEN, "run/config.yaml") | {"lr": "default for cnn with sgd, in run/config.yaml"},
+            (),
+            ["--config", "run/config.yaml"],
+        ),
         (dict.fromkeys(GIVEN, "recipe digits"), (), ["--recipe", "digits"]),
     ],
 )

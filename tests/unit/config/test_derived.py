@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accel_train.checkpoints.run_folder import config_text
-from accel_train.config.derived import FOLLOWERS, is_chosen, outdated, through_file
+from accel_train.config.derived import FOLLOWERS, file_of, is_chosen, outdated, through_file
 from accel_train.config.load import make_config, merged, read_values
 from accel_train.config.options import PLACEMENT, ResolvedConfig, TrainConfig
 from accel_train.config.resolve import resolve
@@ -99,6 +99,17 @@ def test_default_that_went_through_files_is_still_one(tmp_path: Path) -> None:
     assert not is_chosen(once)
     (tmp_path / "config.yaml").write_text(f"lr: 0.1  # {once}\nmax_lr: 0.05  # a/config.yaml\n")
     assert read_values(tmp_path / "config.yaml", FIELDS)[1] == {"lr": once}
+
+
+@pytest.mark.parametrize(
+    "path", ["default.yaml", "defaults/a, b.yaml", "as.yaml", "--odd.yaml", "because.yaml", "my default, in use.yaml"]
+)
+def test_value_of_a_file_is_chosen_whatever_its_name(tmp_path: Path, path: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"lr: 0.1  # {path}\nmax_lr: 0.2  # {through_file('default', path)}\n")
+    derived = read_values(tmp_path / "config.yaml", FIELDS)[1]
+    assert derived.keys() == {"max_lr"}
+    assert is_chosen(path)
+    assert file_of(path) == file_of(derived["max_lr"]) == path
 
 
 def test_followers_are_options_and_are_found_through_others() -> None:
