@@ -43,7 +43,7 @@ def options(settings: Mapping[str, Setting]) -> Options:
         for name, setting in settings.items()
         if setting.value is not None
     ]
-    others = [row for row in rows if row.origin == "default" or row.origin.startswith("--")]
+    others = [row for row in rows if row.origin == "default" or row.origin.startswith(("default, in ", "--"))]
     return Options(tuple(row for row in rows if row not in others), tuple(others))
 
 

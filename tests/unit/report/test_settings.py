@@ -23,6 +23,7 @@ def test_options_that_were_given_or_follow_from_the_data_come_first() -> None:
             "milestones": Setting([30.0, 60.0], "my.yaml"),
             "exact": Setting(True, "flag"),
             "seed": Setting(0, "default"),
+            "timeout": Setting(600, "default, in other/config.yaml"),
             "flip": Setting(0.5, "--augment light for digits"),
             "ema": Setting(None, "default"),
         }
@@ -32,7 +33,7 @@ def test_options_that_were_given_or_follow_from_the_data_come_first() -> None:
         ("--milestones", "30,60", "my.yaml"),
         ("--exact", "true", "flag"),
     ]
-    assert [option.name for option in found.others] == ["--seed", "--flip"]
+    assert [option.name for option in found.others] == ["--seed", "--timeout", "--flip"]
 
 
 def test_commands_are_quoted_and_name_the_users_own_model() -> None:
