@@ -13,6 +13,8 @@ _SIDE = 2
 """Height and width of a patch, pixels."""
 _EPS = 5e-4
 """Added to the variance of each component, so that those of noise are not made large (the paper's code)."""
+_AT_ONCE = 2**18
+"""Patches in memory together: those of 250 images of CIFAR-10, or of 5 with 224 pixels."""
 _STEPS = 2**12
 """Values are rounded to this fraction, so that their sums are exact in any order."""
 
@@ -40,7 +42,7 @@ class PatchWhitening(nn.Module):
         """Make the filters from images_BCHW as the network gets them; a batch may be of any size."""
         numbers = self.filters[0].numel()
         products_DD, count = torch.zeros(numbers, numbers, dtype=torch.float64), 0
-        for images_BCHW in batches:
+        for images_BCHW in (part for batch in batches for part in _parts(batch)):
             patches_PD = _patches(images_BCHW)
             products_DD += patches_PD.T @ patches_PD
             count += len(patches_PD)
@@ -49,6 +51,11 @@ class PatchWhitening(nn.Module):
         largest_D = filters_DD.abs().argmax(dim=1, keepdim=True)
         filters_DD *= filters_DD.gather(1, largest_D).sign()  # eigenvectors have no sign of their own
         self.filters.copy_(torch.cat([filters_DD, -filters_DD]).view_as(self.filters))
+
+
+def _parts(images_BCHW: Tensor) -> tuple[Tensor, ...]:
+    """Return the images in parts whose patches fit into little memory."""
+    return torch.split(images_BCHW, max(1, _AT_ONCE // images_BCHW[0, 0].numel()))
 
 
 def _patches(images_BCHW: Tensor) -> Tensor:

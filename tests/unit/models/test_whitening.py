@@ -1,6 +1,7 @@
 """The filters of a whitening layer are the principal components of patches, scaled to a variance of 1."""
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -48,6 +49,17 @@ def test_filters_do_not_depend_on_how_the_images_are_divided_nor_on_threads() ->
             assert torch.equal(fitted(images_BCHW, at_once).filters, expected)
         finally:
             torch.set_num_threads(threads)
+
+
+def test_few_patches_of_large_images_are_in_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    images_BCHW = smooth_images()
+    expected, sizes, unfold = fitted(images_BCHW).filters, [], functional.unfold
+    monkeypatch.setattr(functional, "unfold", lambda images, side: sizes.append(len(images)) or unfold(images, side))
+    monkeypatch.setattr("accel_train.models.whitening._AT_ONCE", 1_000)
+    assert torch.equal(fitted(images_BCHW).filters, expected)
+    assert sizes == [10] * 6 + [4]  # of 10 × 10 pixels
+    fitted(functional.interpolate(images_BCHW[:2], size=(40, 40)))
+    assert sizes[7:] == [1, 1]
 
 
 def test_layer_is_convolution_and_gelu() -> None:
