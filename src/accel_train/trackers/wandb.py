@@ -64,6 +64,8 @@ class WandB:
 def _wrong_variable(error: ValidationError) -> str:
     """Return which environment variable has a wrong value, and why it is wrong."""
     first = error.errors()[0]
+    if not first["loc"]:  # settings that exclude each other
+        return first["msg"]
     variable = f"WANDB_{first['loc'][0]}".upper()
     found = f"the environment variable {variable} is" if variable in os.environ else f"{first['loc'][0]} is"
     return f"{found} {shown(first['input'])}: {first['msg']}"
