@@ -15,7 +15,10 @@ _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _FINE_TUNING_IMAGES = 60_000  # measured: benchmarks/finetune/README.md
 _MIN_FINE_TUNING_EPOCHS = 5
-_MIN_FINE_TUNING_UPDATES = 60  # measured, likewise: large batches of few images need more epochs
+# Large batches of few images need more epochs, measured likewise: as many as make 60 updates, or 160 of few images.
+_MIN_UPDATES = 60
+_ENOUGH_UPDATES = 160
+_CHEAP_IMAGES = 18_000
 _FINE_TUNING_CROP = (0.35, 1.0)  # measured, likewise: a few epochs are too few to learn from a twelfth of a picture
 _GAMMA = 0.1
 
@@ -130,7 +133,9 @@ def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, at_once:
     enough = max(_MIN_FINE_TUNING_EPOCHS, math.ceil(_FINE_TUNING_IMAGES / train_images))
     usual = min(data.epochs, enough)
     per_update = config.global_batch_size or at_once * (config.accumulate or 1)
-    for_updates = math.ceil(_MIN_FINE_TUNING_UPDATES / max(1, train_images // per_update))
+    per_epoch = max(1, train_images // per_update)
+    cheap = min(math.ceil(_ENOUGH_UPDATES / per_epoch), _CHEAP_IMAGES // train_images)
+    for_updates = max(cheap, math.ceil(_MIN_UPDATES / per_epoch))
     if for_updates > usual:
         return for_updates, f"{origin}, {per_update:,} in an update"
     return usual, origin

@@ -171,17 +171,19 @@ def test_given_weights_are_trained_for_fewer_epochs_the_more_images_there_are(
 @pytest.mark.parametrize(
     ("images", "given", "epochs"),
     [
-        (300, {"batch_size": 64}, 20),
-        (300, {"batch_size": 100}, 20),
-        (300, {"batch_size": 128}, 30),
+        (300, {"batch_size": 30}, 20),
+        (300, {"batch_size": 64}, 40),
+        (300, {"batch_size": 128}, 60),
+        (800, {"batch_size": 128}, 22),
+        (1_000, {"batch_size": 256}, 20),
         (300, {"batch_size": 32, "accumulate": 8}, 60),
         (300, {"global_batch_size": 256}, 60),
         (300, {"global_batch_size": 256, "epochs": 3}, 3),
-        (200, {"batch_size": 256}, 60),  # is refused later
+        (200, {"batch_size": 256}, 90),  # is refused later
         (50_000, {"global_batch_size": 8192}, 10),
     ],
 )
-def test_given_weights_get_sixty_updates_although_the_batch_is_large(
+def test_given_weights_get_enough_updates_although_the_batch_is_large(
     images: int, given: dict[str, Any], epochs: int
 ) -> None:
     config, origins = resolve(TrainConfig(weights="DEFAULT", **given), {}, "folder", images, "fp32")
