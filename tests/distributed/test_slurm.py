@@ -6,6 +6,7 @@ The job that `accel_train job slurm` prints is submitted, queued again, and resu
 import os
 import re
 import sysconfig
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -261,6 +262,7 @@ def test_printed_job_saves_when_requeued_and_at_its_time_limit_and_ends_bit_iden
 
     def wait_for_requeue(number: int) -> None:
         wait_until(lambda: shown()["Restarts"] == str(number) and shown()["JobState"] == "PENDING", 300)
+        time.sleep(2)  # SLURM revokes credentials to the second, and refuses a start in that of the requeue
 
     wait_until(lambda: "saved checkpoint" in text(), 300)
     assert start("scontrol", "requeue", job).code == 0  # as preemption does
