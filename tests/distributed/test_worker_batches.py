@@ -117,7 +117,7 @@ def test_batches_arrive_with_and_without_anonymous_files(
 
 
 def test_message_of_a_worker_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one that is killed while it writes the rest would be waited for, forever: labels of 1,024 images are 8 kB."""
+    """If a worker were killed while it writes, the rest would be waited for. Labels of 1,024 images are 8 kB."""
 
     class Readable(EchoSource):
         def read(self, ids: Ids, keys: Ids | None, view: View) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ _MIN_BATCH = 8  # statistics of BatchNorm over fewer images are too noisy
 _MIN_EPOCHS_PER_WARMUP = 5  # warmup takes at most a fifth of the run
 _FINE_TUNING_IMAGES = 60_000  # measured: benchmarks/finetune/README.md
 _MIN_FINE_TUNING_EPOCHS = 5
-# Large batches of few images need more epochs, measured likewise: as many as make 60 updates, or 160 of few images.
+# Large batches of few images need more epochs, measured likewise: for 60 updates, or as many of 160 as are cheap.
 _MIN_UPDATES = 60
 _ENOUGH_UPDATES = 160
 _CHEAP_IMAGES = 18_000
@@ -38,7 +38,7 @@ def resolve(
     `data_kind` is a key of :data:`DATA_DEFAULTS`; `precision` is the one that the launcher and the device allow, and
     its origin is left to the caller. `fit_of_weights` is `fit` and `eval_crop` as given weights have them, and
     `architecture` the model that they are for, if that is known and the name of the model does not tell it. `replicas`
-    of the model share an update: without a global batch size, its images are those of all.
+    is the number of those of the model: without a global batch size, an update has the batches of all.
     """
     defaults = _defaults(config, data_kind, train_images, architecture, replicas)
     if "fit" in defaults:
@@ -125,7 +125,7 @@ def _fitted(config: TrainConfig, fit: Fit | None, crop: float | None) -> dict[st
 def _epochs(config: TrainConfig, data: DataDefaults, train_images: int, at_once: int) -> tuple[int, str]:
     """Return the default number of epochs, and what it is for besides the data; weights that are given need fewer.
 
-    The processes compute `at_once` images in micro-batches of one each.
+    `at_once` is the number of images in a micro-batch of each replica.
     """
     if not config.starts_from_weights:
         return data.epochs, ""
